@@ -1,0 +1,92 @@
+// Package nstest runs a package's tests in namespaces of their own, so that no
+// link, address, rule, mount or sysctl of theirs reaches the machine, and checks
+// after each test that nothing was left there.
+//
+// A test package that needs the kernel calls [Main] from its TestMain and
+// [Lab] at the start of each such test. With -short, or without root, those
+// tests are skipped and the others run as they are.
+package nstest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// inside is set in the environment of the test binary that runs in the namespaces.
+const inside = "CRIB_TEST_NAMESPACES"
+
+// Main runs the tests of m in new network, mount, IPC and UTS namespaces by
+// running the test binary again in them, and returns the exit status.
+func Main(m *testing.M) int {
+	flag.Parse()
+	if os.Getenv(inside) != "" {
+		if err := prepare(); err != nil {
+			fmt.Fprintln(os.Stderr, "nstest:", err)
+			return 1
+		}
+		return m.Run()
+	}
+	if testing.Short() || os.Geteuid() != 0 {
+		return m.Run()
+	}
+	return again()
+}
+
+// again runs this binary with its arguments in new namespaces.
+func again() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "nstest:", err)
+		return 1
+	}
+	return 0
+}
+
+// prepare makes mounts private, /run empty and /sys that of the new network
+// namespace, and sets the loopback link up.
+func prepare() error {
+	mounts := []struct {
+		source, target, kind string
+		flags                uintptr
+	}{
+		{"", "/", "", unix.MS_REC | unix.MS_PRIVATE},
+		{"tmpfs", "/run", "tmpfs", 0},
+		{"sysfs", "/sys", "sysfs", 0},
+	}
+	for _, m := range mounts {
+		if err := unix.Mount(m.source, m.target, m.kind, m.flags, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", m.target, err)
+		}
+	}
+	return loopbackUp()
+}
+
+// loopbackUp sets lo up by the ioctl of netdevice(7); netlink would need its library here.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr); err != nil {
+		return fmt.Errorf("set lo up: %w", err)
+	}
+	return nil
+}
