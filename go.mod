@@ -2,12 +2,15 @@ module github.com/crib-runtime/crib
 
 go 1.26.8
 
-require golang.org/x/sys v0.50.0
+require (
+	github.com/containerd/errdefs v1.0.0
+	github.com/vishvananda/netlink v1.3.1
+	golang.org/x/sys v0.50.0
+)
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/containerd/containerd/v2 v2.4.2 // indirect
-	github.com/containerd/errdefs v1.0.0 // indirect
 	github.com/containerd/go-cni v1.1.15 // indirect
 	github.com/containerd/log v0.2.0 // indirect
 	github.com/containernetworking/cni v1.3.1 // indirect
@@ -28,7 +31,6 @@ require (
 	github.com/sirupsen/logrus v1.10.2 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
-	github.com/vishvananda/netlink v1.3.1 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect

@@ -12,14 +12,21 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
 // inside is set in the environment of the test binary that runs in the namespaces.
 const inside = "CRIB_TEST_NAMESPACES"
+
+// The main goroutine keeps the main thread for itself. That thread cannot be
+// destroyed, so a test that moved it (through a library, say) would leave the
+// process in another namespace. Only during init is it sure to run there.
+func init() { runtime.LockOSThread() }
 
 // Main runs the tests of m in new network, mount, IPC and UTS namespaces by
 // running the test binary again in them, and returns the exit status.
@@ -73,19 +80,13 @@ func prepare() error {
 	return loopbackUp()
 }
 
-// loopbackUp sets lo up by the ioctl of netdevice(7); netlink would need its library here.
+// loopbackUp sets lo of the new network namespace up.
 func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	lo, err := netlink.LinkByName("lo")
 	if err != nil {
-		return err
+		return fmt.Errorf("look up lo: %w", err)
 	}
-	defer func() { _ = unix.Close(fd) }()
-	ifr, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr); err != nil {
+	if err := netlink.LinkSetUp(lo); err != nil {
 		return fmt.Errorf("set lo up: %w", err)
 	}
 	return nil
