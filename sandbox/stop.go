@@ -1,0 +1,140 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// stepTime bounds each step of a teardown, so that one which hangs does not use
+// up the time of the others.
+const stepTime = 30 * time.Second
+
+// Stop ends the pod's processes and releases all that it has; the record stays,
+// NotReady. An unknown id is fine, and so is a second call. What cannot be
+// released now is owed and no error; processes that do not die are one.
+func (m *Manager) Stop(ctx context.Context, id string) error {
+	pod, unlock, err := m.claim(ctx, id)
+	if err != nil || pod == nil {
+		return err
+	}
+	defer unlock()
+	return m.stop(pod)
+}
+
+// Remove is Stop, and then deletes the record. It is an error while anything is
+// still owed: the record is what remembers the debt.
+func (m *Manager) Remove(ctx context.Context, id string) error {
+	pod, unlock, err := m.claim(ctx, id)
+	if err != nil || pod == nil {
+		return err
+	}
+	defer unlock()
+	if err := m.stop(pod); err != nil {
+		return err
+	}
+	if debt := m.debt(id); debt != nil {
+		return fmt.Errorf("remove pod %s: its teardown is not finished, it is tried again by itself: %w", pod.Spec.Key, debt.Err)
+	}
+	return m.forget(pod)
+}
+
+// claim takes the lock of a pod and returns its record of that moment, nil for
+// a pod that does not exist (any more).
+func (m *Manager) claim(ctx context.Context, id string) (*Pod, func(), error) {
+	pod := m.get(id)
+	if pod == nil {
+		return nil, nil, nil
+	}
+	unlock, err := m.keys.lock(ctx, pod.Spec.Key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("wait for the call that works on pod %s: %w", pod.Spec.Key, err)
+	}
+	if pod = m.get(id); pod == nil {
+		unlock()
+		return nil, nil, nil
+	}
+	return pod, unlock, nil
+}
+
+// stop tears a pod down, with the intent on record first: after a crash the
+// teardown is resumed.
+func (m *Manager) stop(pod *Pod) error {
+	if pod.Released && m.debt(pod.ID) == nil {
+		return nil
+	}
+	stopping := *pod
+	stopping.State, stopping.Stopping = NotReady, true
+	if err := m.put(&stopping); err != nil {
+		m.cfg.Log.Warn("the teardown of a pod goes on without a record of it", "pod", pod.Spec.Key, "id", pod.ID, "error", err)
+	}
+	stuck, owed := m.teardown(&stopping)
+	if err := m.settle(&stopping, errors.Join(stuck, owed)); err != nil {
+		m.cfg.Log.Warn("the teardown of a pod is owed", "pod", pod.Spec.Key, "id", pod.ID, "error", err)
+	}
+	return stuck
+}
+
+// undo tears down a pod whose making failed with cause and returns the error to
+// tell. If nothing is left of the pod, nothing is remembered of it.
+func (m *Manager) undo(pod *Pod, cause error) error {
+	failed := *pod
+	failed.State, failed.Stopping = NotReady, true
+	m.mu.Lock()
+	m.pods[pod.ID] = &failed
+	m.mu.Unlock()
+	stuck, owed := m.teardown(&failed)
+	left := errors.Join(stuck, owed)
+	if left == nil {
+		left = m.forget(&failed)
+	}
+	if left == nil {
+		return cause
+	}
+	return errors.Join(cause, m.settle(&failed, left))
+}
+
+// settle records how a teardown ended, and what it owes if it failed.
+func (m *Manager) settle(pod *Pod, left error) error {
+	settled := *pod
+	if left == nil {
+		settled.Released, settled.InitPID = true, 0
+	}
+	left = errors.Join(left, m.put(&settled))
+	m.owe(&settled, left)
+	return left
+}
+
+// teardown undoes all that a record names, in the order in which one thing can
+// hold another: processes, networks, namespaces, files. It tries every step under
+// a context of its own. The first error is of processes that live on.
+func (m *Manager) teardown(pod *Pod) (stuck, owed error) {
+	if pod.Init {
+		stuck = step("stop init", pod, m.cfg.Engine.StopInit)
+	}
+	network := step("detach network", pod, func(ctx context.Context, _ string) error { return m.detach(ctx, pod) })
+	pins := wrap("unpin namespaces", pod, m.cfg.Pinner.Remove(pod.Pins))
+	files := step("remove files", pod, m.cfg.Files.Remove)
+	return stuck, errors.Join(network, pins, files)
+}
+
+func step(doing string, pod *Pod, do func(context.Context, string) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stepTime)
+	defer cancel()
+	return wrap(doing, pod, do(ctx, pod.ID))
+}
+
+// detach runs every driver of the record side by side.
+func (m *Manager) detach(ctx context.Context, pod *Pod) error {
+	var drivers []func() error
+	for driver, as := range byDriver(pod.Attachments) {
+		network := m.cfg.Networks[driver]
+		if network == nil {
+			drivers = append(drivers, func() error { return fmt.Errorf("there is no network driver %q", driver) })
+			continue
+		}
+		drivers = append(drivers, func() error { return network.Detach(ctx, pod.network(), as) })
+	}
+	return parallel(drivers...)
+}
