@@ -85,14 +85,15 @@ type Stage struct {
 	Took time.Duration `json:"took"` // nanoseconds in JSON
 }
 
-// IPs returns the pod's addresses, those of eth0 first and in the order of the
-// network's ranges. A pod in the host's network has none.
+// IPs returns the addresses of the pod's first link in the order of its network's
+// ranges: those are the pod's for the kubelet. A pod in the host's network has none.
 func (p *Pod) IPs() []netip.Addr {
+	if len(p.Attachments) == 0 {
+		return nil
+	}
 	var ips []netip.Addr
-	for _, a := range p.Attachments {
-		for _, prefix := range a.Addresses {
-			ips = append(ips, prefix.Addr())
-		}
+	for _, prefix := range p.Attachments[0].Addresses {
+		ips = append(ips, prefix.Addr())
 	}
 	return ips
 }

@@ -1,0 +1,121 @@
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/crib-runtime/crib/sandbox"
+)
+
+// RunPodSandbox makes a pod.
+func (s *Service) RunPodSandbox(ctx context.Context, req *runtime.RunPodSandboxRequest) (*runtime.RunPodSandboxResponse, error) {
+	spec, err := specFrom(req)
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.cfg.Pods.Run(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return &runtime.RunPodSandboxResponse{PodSandboxId: id}, nil
+}
+
+// StopPodSandbox ends a pod's processes and releases what it has.
+func (s *Service) StopPodSandbox(ctx context.Context, req *runtime.StopPodSandboxRequest) (*runtime.StopPodSandboxResponse, error) {
+	if err := s.cfg.Pods.Stop(ctx, s.fullID(req.GetPodSandboxId())); err != nil {
+		return nil, err
+	}
+	return &runtime.StopPodSandboxResponse{}, nil
+}
+
+// RemovePodSandbox deletes a pod, stopping it first if need be.
+func (s *Service) RemovePodSandbox(ctx context.Context, req *runtime.RemovePodSandboxRequest) (*runtime.RemovePodSandboxResponse, error) {
+	if err := s.cfg.Pods.Remove(ctx, s.fullID(req.GetPodSandboxId())); err != nil {
+		return nil, err
+	}
+	return &runtime.RemovePodSandboxResponse{}, nil
+}
+
+// PodSandboxStatus tells what the record says.
+func (s *Service) PodSandboxStatus(_ context.Context, req *runtime.PodSandboxStatusRequest) (*runtime.PodSandboxStatusResponse, error) {
+	pod, err := s.cfg.Pods.Get(s.fullID(req.GetPodSandboxId()))
+	if err != nil {
+		return nil, err
+	}
+	resp := &runtime.PodSandboxStatusResponse{Status: statusOf(pod)}
+	if req.GetVerbose() {
+		resp.Info, err = infoOf(pod)
+	}
+	return resp, err
+}
+
+// ListPodSandbox lists the pods that a filter leaves.
+func (s *Service) ListPodSandbox(_ context.Context, req *runtime.ListPodSandboxRequest) (*runtime.ListPodSandboxResponse, error) {
+	filter := req.GetFilter()
+	resp := &runtime.ListPodSandboxResponse{}
+	for _, pod := range s.cfg.Pods.List() {
+		if matches(filter, pod) {
+			resp.Items = append(resp.Items, itemOf(pod))
+		}
+	}
+	return resp, nil
+}
+
+// fullID completes an id that people shortened, if it is of one pod only.
+func (s *Service) fullID(id string) string {
+	const whole = 64
+	if id == "" || len(id) >= whole {
+		return id
+	}
+	found := id
+	for _, pod := range s.cfg.Pods.List() {
+		if !strings.HasPrefix(pod.ID, id) {
+			continue
+		}
+		if found != id {
+			return id
+		}
+		found = pod.ID
+	}
+	return found
+}
+
+func matches(filter *runtime.PodSandboxFilter, pod *sandbox.Pod) bool {
+	if id := filter.GetId(); !strings.HasPrefix(pod.ID, id) {
+		return false
+	}
+	if state := filter.GetState(); state != nil && state.GetState() != stateOf(pod) {
+		return false
+	}
+	for key, want := range filter.GetLabelSelector() {
+		if got, ok := pod.Spec.Labels[key]; !ok || got != want {
+			return false
+		}
+	}
+	return true
+}
+
+// infoOf is what `crictl inspectp` shows beside the status. The key names are
+// those of containerd where the meaning is the same: scripts read them.
+func infoOf(pod *sandbox.Pod) (map[string]string, error) {
+	b, err := json.Marshal(map[string]any{
+		"pid":                pod.InitPID,
+		"netNamespaceClosed": pod.State != sandbox.Ready,
+		"netns":              pod.Pins.Net.Path,
+		"networks":           pod.Attachments,
+		"timeline":           timelineOf(pod),
+	})
+	return map[string]string{"info": string(b)}, err
+}
+
+// timelineOf returns the milliseconds of each stage.
+func timelineOf(pod *sandbox.Pod) map[string]float64 {
+	stages := map[string]float64{}
+	for _, stage := range pod.Timeline {
+		stages[stage.Name] = float64(stage.Took.Microseconds()) / 1000
+	}
+	return stages
+}

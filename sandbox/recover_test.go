@@ -1,0 +1,218 @@
+package sandbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/crib-runtime/crib/sandbox"
+)
+
+// start returns a recovered manager in a world.
+func start(t *testing.T, w *world) *sandbox.Manager {
+	t.Helper()
+	m, _ := w.start()
+	if err := m.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func mustRun(t *testing.T, m *sandbox.Manager, spec sandbox.Spec) *sandbox.Pod {
+	t.Helper()
+	id, err := m.Run(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := m.Get(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// edit changes a record behind the manager's back.
+func (w *world) edit(t *testing.T, id string, change func(*sandbox.Pod)) {
+	t.Helper()
+	var pod sandbox.Pod
+	if err := json.Unmarshal(w.records[id], &pod); err != nil {
+		t.Fatal(err)
+	}
+	change(&pod)
+	b, err := json.Marshal(&pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.records[id] = b
+}
+
+func TestRecoverKeepsALivingPod(t *testing.T) {
+	w := newWorld()
+	pod := mustRun(t, start(t, w), spec)
+	m := start(t, w)
+	again, err := m.Get(pod.ID)
+	if err != nil || again.State != sandbox.Ready || again.IPs()[0] != pod.IPs()[0] {
+		t.Errorf("after a restart the pod is %+v, %v", again, err)
+	}
+}
+
+func TestRecoverMarksADeadPodAndHoldsItsAddressUntilStop(t *testing.T) {
+	w := newWorld()
+	pod := mustRun(t, start(t, w), spec)
+	delete(w.have, "pin "+pod.Pins.Net.Path)
+	m := start(t, w)
+	dead, err := m.Get(pod.ID)
+	if err != nil || dead.State != sandbox.NotReady {
+		t.Fatalf("after its namespace went the pod is %+v, %v", dead, err)
+	}
+	next := mustRun(t, m, spec)
+	if next.ID == pod.ID || next.IPs()[0] == pod.IPs()[0] {
+		t.Errorf("the new pod %s has %v, the dead one %s still has it", next.ID, next.IPs(), pod.ID)
+	}
+}
+
+func TestRecoverAfterRebootFreesAddressesAtOnce(t *testing.T) {
+	w := newWorld()
+	pod := mustRun(t, start(t, w), spec)
+	clear(w.have)
+	w.have["container "+pod.ID] = pod.ID // the engine's metadata is on disk
+	w.edit(t, pod.ID, func(p *sandbox.Pod) { p.BootID = "another boot" })
+	m := start(t, w)
+	gone, err := m.Get(pod.ID)
+	if err != nil || gone.State != sandbox.NotReady || !gone.Released {
+		t.Fatalf("after a reboot the pod is %+v, %v", gone, err)
+	}
+	if left := w.owners("container"); len(left) > 0 {
+		t.Errorf("the engine still has %v", left)
+	}
+	if next := mustRun(t, m, spec); next.IPs()[0] != pod.IPs()[0] {
+		t.Errorf("the next pod has %v, though %v is free", next.IPs(), pod.IPs())
+	}
+}
+
+func TestRecoverForgetsAPodThatWasBeingMadeBeforeAReboot(t *testing.T) {
+	w := newWorld()
+	pod := mustRun(t, start(t, w), spec)
+	clear(w.have)
+	w.edit(t, pod.ID, func(p *sandbox.Pod) { p.BootID, p.State = "another boot", sandbox.Creating })
+	if pods := start(t, w).List(); len(pods) > 0 || len(w.records) > 0 {
+		t.Errorf("left: %v, %d records", pods, len(w.records))
+	}
+}
+
+func TestRecoverSweepsStrays(t *testing.T) {
+	w := newWorld()
+	w.have["container stray"], w.have["process stray"] = "stray", "stray"
+	w.have["files stray"], w.have["shm stray"] = "stray", "stray"
+	start(t, w)
+	if left := w.remains(); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+func TestRecoverResumesAStopThatACrashInterrupted(t *testing.T) {
+	w := newWorld()
+	pod := mustRun(t, start(t, w), spec)
+	w.edit(t, pod.ID, func(p *sandbox.Pod) { p.State, p.Stopping = sandbox.NotReady, true })
+	start(t, w)
+	if left := w.remains(); len(left) != 1 || !strings.HasPrefix(left[0], "record") {
+		t.Errorf("left: %q", left)
+	}
+}
+
+func TestRunGoesOnWhenItsCallerIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := start(t, newWorld(fault{op: "attach", n: 1, mode: block}))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := m.Run(ctx, spec)
+			done <- err
+		}()
+		synctest.Wait()
+		cancel()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-done:
+			t.Errorf("Run ended with its caller: %v", err)
+		default:
+		}
+		if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Run ended by its own deadline with %v", err)
+		}
+	})
+}
+
+func TestRetryWaitsForTheFirstCallAndGetsItsID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(fault{op: "attach", n: 1, mode: block})
+		m := start(t, w)
+		first := make(chan error)
+		go func() {
+			_, err := m.Run(t.Context(), spec)
+			first <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := m.Run(ctx, spec); err == nil || !strings.Contains(err.Error(), "earlier call") {
+			t.Errorf("a retry with a short deadline got %v", err)
+		}
+		if _, err := m.Get("x"); !errdefs.IsNotFound(err) {
+			t.Errorf("Get of an unknown id: %v", err)
+		}
+		if pods := m.List(); len(pods) != 0 {
+			t.Errorf("a pod that is being made is listed: %v", pods)
+		}
+		if id, err := m.Run(t.Context(), spec); err != nil || id == "" {
+			t.Errorf("a patient retry got %q, %v", id, err)
+		}
+		if err := <-first; err == nil {
+			t.Error("the blocked call succeeded")
+		}
+	})
+}
+
+func TestCreatedAtNeverGoesBack(t *testing.T) {
+	w := newWorld()
+	m := start(t, w)
+	old := mustRun(t, m, spec)
+	future := time.Now().Add(time.Hour)
+	w.edit(t, old.ID, func(p *sandbox.Pod) { p.CreatedAt = future })
+	m = start(t, w)
+	next := spec
+	next.Attempt = 1
+	if pod := mustRun(t, m, next); !pod.CreatedAt.After(future) {
+		t.Errorf("attempt 1 was created at %v, attempt 0 at %v", pod.CreatedAt, future)
+	}
+}
+
+func TestRunRefusesBadInputAndChangesNothing(t *testing.T) {
+	w := newWorld()
+	m := start(t, w)
+	for field, change := range map[string]func(*sandbox.Spec){
+		"metadata.name":      func(s *sandbox.Spec) { s.Name = "" },
+		"metadata.namespace": func(s *sandbox.Spec) { s.Namespace = "" },
+		"metadata.uid":       func(s *sandbox.Spec) { s.UID = "" },
+		"runtime_handler":    func(s *sandbox.Spec) { s.Handler = "kata" },
+		"hostname":           func(s *sandbox.Spec) { s.Hostname = strings.Repeat("h", 65) },
+		"log_directory":      func(s *sandbox.Spec) { s.LogDirectory = "logs" },
+		"sysctls":            func(s *sandbox.Spec) { s.Sysctls = map[string]string{"vm.swappiness": "1"} },
+	} {
+		bad := spec
+		change(&bad)
+		_, err := m.Run(t.Context(), bad)
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+	if left := w.remains(); len(left) > 0 || len(w.calls) > 2 {
+		t.Errorf("left: %q, calls: %v", left, w.calls)
+	}
+}
