@@ -15,6 +15,14 @@ type Pod struct {
 	CgroupParent string
 	Annotations  map[string]string
 	Ports        []PortMapping
+	DNS          DNS // for plugins that want it; the pod's resolv.conf is not the network's
+}
+
+// DNS is the resolver configuration that was asked for a pod.
+type DNS struct {
+	Servers  []string
+	Searches []string
+	Options  []string
 }
 
 // PortMapping is one host port of a pod.
