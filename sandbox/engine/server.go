@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/events/exchange"
 	v2 "github.com/containerd/containerd/v2/core/runtime/v2"
 	"github.com/containerd/containerd/v2/defaults"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
@@ -213,9 +214,12 @@ func (s *server) close() error {
 	errs = append(errs, s.disconnect())
 	s.stop()
 	for _, p := range slices.Backward(s.loaded.GetAll()) {
-		instance, err := p.Instance()
-		if c, ok := instance.(io.Closer); ok && err == nil {
+		instance, _ := p.Instance() // those that failed were not kept
+		switch c := instance.(type) {
+		case io.Closer:
 			errs = append(errs, c.Close())
+		case *exchange.Exchange:
+			errs = append(errs, closeExchange(c))
 		}
 	}
 	if s.lock != nil {

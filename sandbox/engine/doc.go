@@ -1,0 +1,62 @@
+// Package engine is containerd as a library: it runs the processes of pods.
+//
+// The engine is embedded by default: containerd's service plugins in our
+// process, on our own gRPC and ttrpc servers. With Config.Address it is a
+// containerd that runs already. After [Open] both are used through the same
+// client, so there is one way to do each thing.
+//
+// # Types
+//
+// [Config] says which engine to open, [Engine] is the open one, [Info] tells
+// about it. [Init] is process 1 of a pod whose containers share a PID namespace:
+// a container whose id is the pod's, whose root is a read-only bind of a
+// directory with nothing but cmd/crib-init, without image or snapshot.
+//
+// # Promises
+//
+//   - StartInit and StopInit are idempotent, and exclude each other for a pod.
+//   - StopInit needs no record of what was started. It works on a half-made
+//     init, on one that has ended, and when the shim is dead.
+//   - Containers bear the label io.crib.pod; [Engine.Inits] finds them by it.
+//     What others keep in the namespace k8s.io is never touched.
+//   - Two engines of one machine do not meet: everything is below Root and
+//     State, the OCI runtime's state too. A second one on the same Root is refused.
+//   - No plugin that owns something of the whole process is loaded, so that an
+//     engine can be closed and opened again, and two can be open.
+//
+// # When we crash
+//
+// Shims and containers go on. The next Open connects to the shims again. A task
+// without a process, as one that was created and never started, or one that
+// ended meanwhile, is deleted by containerd at Open, exit code included: who
+// wants that reads it before. What then is left of an init is its container's
+// record, which Inits names and StopInit deletes.
+//
+//	<Root>/LOCK                             held while open
+//	<Root>/io.containerd.…/                 content, snapshots, metadata
+//	<State>/containerd.sock, ….sock.ttrpc   our own client; events from shims
+//	<State>/s/                              sockets of shims
+//	<State>/crib-shim                       link to Config.Shim, gone while closed
+//	<State>/init/                           the root of every init
+//	<State>/oci/                            the OCI runtime's state
+//	<State>/io.containerd.runtime.v2.task/  bundles
+//
+// # Decisions
+//
+//   - Our client reaches the embedded engine through a socket, not by calling
+//     services in memory. Rejected: client.WithInMemoryServices, which is 0.1 ms
+//     a call faster; then external and embedded would be two things to test.
+//   - The record and the task are made by the services' own calls. Rejected:
+//     client.NewContainer and NewTask, which take a lease (two more transactions,
+//     each with an fsync) and a killing delete (`kill --all`, 4 ms) for nothing.
+//   - Close disconnects from shims by taking away the name by which the shim's
+//     binary is known, since containerd deletes what it loses contact with.
+//     Rejected: leaving the connections open, two goroutines and three
+//     descriptors for each task. The link also makes the path that bundles
+//     remember independent of where a new version is installed.
+//   - Only a CRI plugin that serves (io.containerd.grpc.v1.cri) makes an external
+//     containerd unusable. Its parts (io.containerd.cri.v1.*) may be loaded: they
+//     do nothing by themselves, and the usual way to disable CRI leaves them.
+//   - What a shim writes to its log goes to our standard error, not to slog:
+//     containerd copies it there itself and offers no other way.
+package engine

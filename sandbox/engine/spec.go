@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"maps"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// What other tools look for. The shim groups a pod's containers by
+// annotationPod; cAdvisor and nerdctl read the others.
+const (
+	labelKind       = "io.cri-containerd.kind"
+	labelPod        = "io.crib.pod" // ours: says that the container is
+	kindSandbox     = "sandbox"
+	annotationPod   = "io.kubernetes.cri.sandbox-id"
+	annotationType  = "io.kubernetes.cri.container-type"
+	typeSandbox     = "sandbox"
+	initUser        = 65535 // nobody's, as of other pods' process 1
+	initCPUShares   = 2     // the least: it does nothing
+	propagateNobody = "rprivate"
+)
+
+// labels are those of a pod's init.
+func (in Init) labels() map[string]string {
+	l := maps.Clone(in.Labels)
+	if l == nil {
+		l = make(map[string]string, 2)
+	}
+	l[labelKind] = kindSandbox
+	l[labelPod] = in.PodID
+	return l
+}
+
+// spec is what the OCI runtime makes of the init: process 1 without any
+// privilege in a PID namespace of its own, in the pod's other namespaces.
+func (in Init) spec(ociVersion string) *specs.Spec {
+	annotations := maps.Clone(in.Annotations)
+	if annotations == nil {
+		annotations = make(map[string]string, 2)
+	}
+	annotations[annotationPod] = in.PodID
+	annotations[annotationType] = typeSandbox
+	shares := uint64(initCPUShares)
+	s := &specs.Spec{
+		Version:     ociVersion,
+		Annotations: annotations,
+		Root:        &specs.Root{Path: "rootfs", Readonly: true},
+		Process: &specs.Process{
+			Args:            []string{"/" + initName},
+			Cwd:             "/",
+			User:            specs.User{UID: initUser, GID: initUser},
+			Capabilities:    &specs.LinuxCapabilities{},
+			NoNewPrivileges: true,
+			OOMScoreAdj:     &in.OOMScoreAdj,
+		},
+		Mounts: []specs.Mount{
+			{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=64k"}},
+		},
+		Linux: &specs.Linux{
+			CgroupsPath:       in.CgroupsPath,
+			Namespaces:        in.namespaces(),
+			RootfsPropagation: propagateNobody,
+			Resources: &specs.LinuxResources{
+				CPU:     &specs.LinuxCPU{Shares: &shares},
+				Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
+			},
+		},
+	}
+	if in.UTS != "" {
+		// In the host's namespace it would rename the host.
+		s.Hostname = in.Hostname
+	}
+	return s
+}
+
+// namespaces are new ones for processes and mounts, and those of the pod that
+// are not the host's.
+func (in Init) namespaces() []specs.LinuxNamespace {
+	ns := []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}}
+	for _, n := range []specs.LinuxNamespace{
+		{Type: specs.NetworkNamespace, Path: in.Netns},
+		{Type: specs.IPCNamespace, Path: in.IPC},
+		{Type: specs.UTSNamespace, Path: in.UTS},
+	} {
+		if n.Path != "" {
+			ns = append(ns, n)
+		}
+	}
+	return ns
+}

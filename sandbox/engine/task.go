@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/typeurl/v2"
+)
+
+// deleteAttempts is how often a task is deleted whose shim does not answer: the
+// first attempt makes containerd notice and clean up, the second finds nothing.
+const deleteAttempts = 3
+
+// shimPath is how the engine is told where the shim is. An external containerd
+// remembers it for times when we are not there, so it gets the lasting one.
+func (e *Engine) shimPath() string {
+	if e.server != nil {
+		return e.server.shim
+	}
+	return e.cfg.Shim
+}
+
+// runtime is what a container's record says about its runtime.
+func (e *Engine) runtime() (containers.RuntimeInfo, error) {
+	opts, err := typeurl.MarshalAny(&options.Options{
+		BinaryName:    e.info.OCIRuntime,
+		Root:          filepath.Join(e.cfg.State, "oci"), // not the one that every engine of the machine shares
+		SystemdCgroup: e.cfg.SystemdCgroup,
+	})
+	if err != nil {
+		return containers.RuntimeInfo{}, fmt.Errorf("encoding options of the runtime: %w", err)
+	}
+	return containers.RuntimeInfo{Name: runtimeName, Options: opts}, nil
+}
+
+// startTask creates and starts the task of container id and returns its pid. On
+// an error the caller deletes the task: it may exist.
+func (e *Engine) startTask(ctx context.Context, id string, rootfs ...*types.Mount) (uint32, error) {
+	svc := e.client.TaskService()
+	_, err := svc.Create(ctx, &tasks.CreateTaskRequest{ContainerID: id, Rootfs: rootfs, RuntimePath: e.shimPath()})
+	if err != nil {
+		return 0, fmt.Errorf("creating task %s: %w", id, errgrpc.ToNative(err))
+	}
+	res, err := svc.Start(ctx, &tasks.StartRequest{ContainerID: id})
+	if err != nil {
+		return 0, fmt.Errorf("starting task %s: %w", id, errgrpc.ToNative(err))
+	}
+	return res.Pid, nil
+}
+
+// runningPid returns the pid of the task of container id, 0 if it does not run.
+func (e *Engine) runningPid(ctx context.Context, id string) (uint32, error) {
+	res, err := e.client.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: id})
+	if err != nil {
+		if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
+			return 0, nil
+		}
+		return 0, fmt.Errorf("asking for the state of task %s: %w", id, err)
+	}
+	if res.Process.Status != task.Status_RUNNING {
+		return 0, nil
+	}
+	return res.Process.Pid, nil
+}
+
+// deleteTask kills the task of container id, waits for its end and deletes it
+// with all that the shim and the OCI runtime have of it. It is idempotent.
+func (e *Engine) deleteTask(ctx context.Context, id string) error {
+	svc := e.client.TaskService()
+	_, err := svc.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL)})
+	if err == nil {
+		// Deleting is refused before the end. What Wait answers does not matter:
+		// a shim that dies here is Delete's business.
+		_, _ = svc.Wait(ctx, &tasks.WaitRequest{ContainerID: id})
+	}
+	var errs []error
+	for range deleteAttempts {
+		_, err := svc.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
+		if err = errgrpc.ToNative(err); err == nil || errdefs.IsNotFound(err) {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("deleting task %s: %w", id, errors.Join(errs...))
+}
