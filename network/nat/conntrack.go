@@ -1,0 +1,103 @@
+package nat
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/crib-runtime/crib/network"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// dumps is how often a dump of flows that the kernel interrupts is repeated.
+const dumps = 5
+
+// forget makes the kernel forget the UDP flows to the host ports that lead
+// elsewhere than to their target (published), or that lead to it (not
+// published): a client that never pauses would else stay with the dead pod for
+// ever. It comes after the rules, since a packet in between makes the flow anew.
+// TCP and SCTP end by themselves. Failure is logged: the ports work for others.
+func (t *Table) forget(binds []bind, published bool) {
+	for _, v6 := range []bool{false, true} {
+		var udp []bind
+		for _, b := range binds {
+			if b.proto == network.UDP && b.v6 == v6 {
+				udp = append(udp, b)
+			}
+		}
+		if len(udp) == 0 {
+			continue
+		}
+		if err := forgetFlows(udp, published); err != nil {
+			t.log.Warn("UDP clients of a host port may stay with a former pod", "port", portName(udp[0]), "error", err)
+		}
+	}
+}
+
+// forgetFlows does the work for binds of one family.
+func forgetFlows(binds []bind, published bool) error {
+	h, err := netlink.NewHandle(unix.NETLINK_NETFILTER, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("connect to conntrack: %w", err)
+	}
+	defer h.Close()
+	if err := h.SetSocketTimeout(patience); err != nil {
+		return fmt.Errorf("set time limit: %w", err)
+	}
+	var kind netlink.InetFamily = unix.AF_INET
+	if binds[0].v6 {
+		kind = unix.AF_INET6
+	}
+	filter := &staleFlows{binds: binds, published: published, handle: h, local: map[netip.Addr]bool{}}
+	for range dumps {
+		_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, kind, filter)
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("delete flows: %w", err)
+	}
+	return nil
+}
+
+// staleFlows matches the flows to forget.
+type staleFlows struct {
+	binds     []bind
+	published bool
+	handle    *netlink.Handle
+	local     map[netip.Addr]bool // which addresses are the host's, as far as asked
+}
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter. A flow to the
+// port of another host that only passes through here is none of ours.
+func (s *staleFlows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	if flow.Forward.Protocol != unix.IPPROTO_UDP {
+		return false
+	}
+	to, _ := netip.AddrFromSlice(flow.Forward.DstIP)
+	from, _ := netip.AddrFromSlice(flow.Reverse.SrcIP)
+	to, from = to.Unmap(), from.Unmap()
+	for _, b := range s.binds {
+		if b.port != flow.Forward.DstPort || b.host.IsValid() && b.host != to {
+			continue
+		}
+		leadsThere := netip.AddrPortFrom(from, flow.Reverse.SrcPort) == b.target
+		if leadsThere != s.published && (leadsThere || s.isLocal(to)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isLocal reports whether the address is one of the host's.
+func (s *staleFlows) isLocal(addr netip.Addr) bool {
+	local, asked := s.local[addr]
+	if !asked {
+		routes, err := s.handle.RouteGet(addr.AsSlice())
+		local = err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
+		s.local[addr] = local
+	}
+	return local
+}

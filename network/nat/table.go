@@ -1,0 +1,248 @@
+package nat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/crib-runtime/crib/network"
+)
+
+// cleanupTime is how long a removal waits for its turn when the caller's context
+// does not count.
+const cleanupTime = 30 * time.Second
+
+// Config says how a table is made. The zero value works.
+type Config struct {
+	Table  string       // its name; optional, "crib" by default
+	Bridge string       // the pods' bridge, for the guard of the loopback; empty stands for every interface
+	Log    *slog.Logger // optional
+}
+
+// Table is the table of nftables and what is meant to be in it. It is safe for
+// concurrent use. What speaks to the kernel does so one after the other, and
+// gives up when ctx ends before its turn; once begun it ends within ten seconds.
+type Table struct {
+	log    *slog.Logger
+	turn   chan struct{} // holds one token; who has taken it may use kernel and stale
+	kernel kernel
+	stale  bool // the kernel may not hold what memory holds
+
+	mu       sync.Mutex // guards what follows; never held while the kernel works
+	book     *book
+	networks []element
+	verdict  error
+}
+
+// Open returns the table after a trial whether this kernel can hold it; nothing
+// is changed. At start call Restore before anything else that speaks to the
+// kernel, since the others take an empty memory at its word. ErrUnavailable: the
+// kernel lacks something. The caller closes the table, which leaves the kernel's
+// as it is.
+func Open(cfg Config) (*Table, error) {
+	if cfg.Table == "" {
+		cfg.Table = network.Prefix
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	trial := kernel{schema: newSchema(cfg.Table+"-probe", cfg.Bridge)}
+	if err := errors.Join(trial.probe(), trial.hangUp()); err != nil {
+		return nil, fmt.Errorf("try table of nftables (it needs root and the kernel's nf_tables with nat, masq, ct and fib_inet): %w: %w",
+			errdefs.ErrUnavailable, err)
+	}
+	t := &Table{
+		log:      cfg.Log,
+		turn:     make(chan struct{}, 1),
+		kernel:   kernel{schema: newSchema(cfg.Table, cfg.Bridge)},
+		stale:    true,
+		book:     newBook(),
+		networks: networkElements(nil, nil),
+	}
+	t.turn <- struct{}{}
+	return t, nil
+}
+
+// Close closes the connection to the kernel. Later calls open it again.
+func (t *Table) Close() error {
+	return t.speak(context.Background(), t.kernel.hangUp)
+}
+
+// speak calls do when it is this caller's turn to speak to the kernel.
+func (t *Table) speak(ctx context.Context, do func() error) error {
+	select {
+	case <-t.turn:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for an earlier change of the nftables table: %w", context.Cause(ctx))
+	}
+	defer func() { t.turn <- struct{}{} }()
+	return do()
+}
+
+// SetNetworks makes pods the networks whose members are masqueraded when they
+// leave, unless they go to pods, noMasquerade, multicast or IPv6 link-local.
+// Overlapping prefixes are fine.
+func (t *Table) SetNetworks(ctx context.Context, pods, noMasquerade []netip.Prefix) error {
+	for _, p := range slices.Concat(pods, noMasquerade) {
+		if !p.IsValid() || p.Addr().Is4In6() {
+			return fmt.Errorf("set networks of nftables table: %v is not a plain prefix: %w", p, errdefs.ErrInvalidArgument)
+		}
+	}
+	return t.speak(ctx, func() error {
+		networks := networkElements(pods, noMasquerade)
+		t.mu.Lock()
+		t.networks = networks
+		t.mu.Unlock()
+		var sets []string
+		for _, f := range families() {
+			sets = append(sets, f.pods, f.noMasq)
+		}
+		// Not even a stale table is rebuilt for this: at start the elements of
+		// pods that are not restored yet would go.
+		if t.kernel.refill(sets, networks) == nil {
+			return nil
+		}
+		return t.rebuild()
+	})
+}
+
+// Reserve makes the pod the owner of host ports, in place of those it has, in
+// memory alone. The first address of each family is where they lead to; a host
+// IP of another family is left out. Errors: ErrAlreadyExists names the pod that
+// has a port; ErrInvalidArgument for an unknown protocol or port zero. On error
+// the pod keeps what it has.
+func (t *Table) Reserve(podID string, ports []network.PortMapping, addrs []netip.Addr) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.book.reserve(podID, Ports{ports, addrs}); err != nil {
+		return fmt.Errorf("reserve host ports for pod %s: %w", podID, err)
+	}
+	return nil
+}
+
+// Publish makes the host ports that the pod has reserved lead to it, and then
+// makes the kernel forget UDP flows to them that lead elsewhere. It is
+// idempotent. A pod without reserved ports has nothing to publish.
+func (t *Table) Publish(ctx context.Context, podID string) error {
+	var binds []bind
+	err := t.speak(ctx, func() error {
+		t.mu.Lock()
+		res := t.book.pods[podID]
+		if res == nil {
+			t.mu.Unlock()
+			return nil
+		}
+		del, add := res.publish()
+		binds = res.binds
+		t.mu.Unlock()
+		return t.change(del, add)
+	})
+	if err != nil {
+		return fmt.Errorf("publish host ports of pod %s: %w", podID, err)
+	}
+	t.forget(binds, true)
+	return nil
+}
+
+// Unpublish removes the pod's host ports from the kernel and gives them up. It
+// is idempotent, and does not end with ctx. On error the pod still has the
+// ports, until a later call succeeds.
+func (t *Table) Unpublish(ctx context.Context, podID string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
+	var binds []bind
+	err := t.speak(ctx, func() error {
+		t.mu.Lock()
+		res := t.book.pods[podID]
+		if res == nil {
+			t.mu.Unlock()
+			return nil
+		}
+		del := res.live
+		res.live, binds = nil, res.binds
+		t.mu.Unlock()
+		return t.change(del, nil)
+	})
+	if err != nil {
+		return fmt.Errorf("remove host ports of pod %s: %w", podID, err)
+	}
+	t.mu.Lock()
+	t.book.release(podID)
+	t.mu.Unlock()
+	t.forget(binds, false)
+	return nil
+}
+
+// Restore makes memory and the kernel hold exactly the host ports of these pods,
+// by their ids, in one transaction. The networks stay those of SetNetworks. Of
+// two pods that claim one port the first in the order of ids gets it, and the
+// error names both (ErrAlreadyExists); everything else is done all the same.
+func (t *Table) Restore(ctx context.Context, pods map[string]Ports) error {
+	restored := newBook()
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(pods)) {
+		if err := restored.reserve(id, pods[id]); err != nil {
+			errs = append(errs, fmt.Errorf("restore host ports of pod %s: %w", id, err))
+		} else if res := restored.pods[id]; res != nil {
+			res.publish()
+		}
+	}
+	err := t.speak(ctx, func() error {
+		t.mu.Lock()
+		t.book = restored
+		t.mu.Unlock()
+		return t.rebuild()
+	})
+	return errors.Join(append(errs, err)...)
+}
+
+// Ensure compares the kernel's table with memory and builds it anew when
+// something is missing, foreign or changed, which it logs. It reads all
+// elements: call it now and then, not for each pod.
+func (t *Table) Ensure(ctx context.Context) error {
+	return t.speak(ctx, func() error {
+		wanted := t.wanted()
+		difference, err := t.kernel.compare(wanted)
+		if err == nil && difference != "" {
+			// Reading while others change their tables may have been interrupted.
+			difference, err = t.kernel.compare(wanted)
+		}
+		if err == nil && difference == "" {
+			t.judge(nil)
+			return nil
+		}
+		if !t.stale {
+			t.log.Warn("nftables table was changed by somebody else, building it anew",
+				"table", t.kernel.schema.table.Name, "difference", difference, "error", err)
+		}
+		return t.rebuild()
+	})
+}
+
+// Delete removes the kernel's table. Memory stays, so that Ensure makes it again.
+func (t *Table) Delete(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
+	return t.speak(ctx, func() error {
+		t.stale = true
+		if err := t.kernel.erase(); err != nil {
+			return fmt.Errorf("delete table %q of nftables: %w", t.kernel.schema.table.Name, err)
+		}
+		return nil
+	})
+}
+
+// Healthy returns nil, or why the kernel's table was not as it should be when it
+// was last written or looked at. It does not look itself.
+func (t *Table) Healthy() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.verdict
+}
