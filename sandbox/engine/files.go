@@ -23,6 +23,9 @@ const (
 	initName = "crib-init"
 )
 
+// socketDir is where the embedded engine's shims have their sockets.
+func socketDir(state string) string { return filepath.Join(state, "s") }
+
 // makeDirs makes the engine's directories. State can be passed through: in a
 // user namespace the way down to a bundle must be.
 func makeDirs(cfg Config) error {

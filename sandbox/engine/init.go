@@ -101,7 +101,7 @@ func (e *Engine) remove(ctx context.Context, id string) error {
 	if err := e.client.ContainerService().Delete(ctx, id); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("deleting container %s: %w", id, err)
 	}
-	return nil
+	return e.removeSocket(ctx, id)
 }
 
 // InitRunning says whether the init of a pod runs.

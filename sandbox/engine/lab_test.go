@@ -37,6 +37,8 @@ type lab struct {
 	log *logBuffer
 	pod string // id of the test's pod
 	cg  string // its cgroup, as in a spec
+
+	theirs []string // directories of an external containerd
 }
 
 // newLab makes directories of a test's own and checks at its end that nothing
@@ -72,6 +74,16 @@ func newLab(t testing.TB) *lab {
 		}
 	})
 	return l
+}
+
+// onEachEngine runs a test on the embedded engine and on a real containerd.
+func onEachEngine(t *testing.T, test func(*lab)) {
+	t.Run("embedded", func(t *testing.T) { test(newLab(t)) })
+	t.Run("external", func(t *testing.T) {
+		l := newLab(t)
+		l.withContainerd("io.containerd.grpc.v1.cri")
+		test(l)
+	})
 }
 
 // open opens an engine that the test's end closes.
@@ -152,7 +164,7 @@ func (l *lab) noTraces(mark string) {
 			l.Errorf("mount left: %s", line)
 		}
 	}
-	for _, dir := range []string{l.cfg.State, l.cfg.Root, "/sys/fs/cgroup"} {
+	for _, dir := range append([]string{l.cfg.State, l.cfg.Root, "/sys/fs/cgroup"}, l.theirs...) {
 		l.must(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil && !errors.Is(err, fs.ErrNotExist):

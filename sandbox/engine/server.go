@@ -91,7 +91,7 @@ func (s *server) load(ctx context.Context, cfg Config, r plugin.Registration) er
 	ic.Config = r.Config
 	if r.Type == plugins.ShimPlugin {
 		// A registration's own Config is the process's, not the engine's.
-		ic.Config = &v2.ShimConfig{SocketDir: filepath.Join(cfg.State, "s")}
+		ic.Config = &v2.ShimConfig{SocketDir: socketDir(cfg.State)}
 	}
 	p := r.Init(ic)
 	err := p.Err()

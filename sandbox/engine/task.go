@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"syscall"
 
@@ -12,9 +13,12 @@ import (
 	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/containerd/v2/pkg/shim"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/typeurl/v2"
+	"golang.org/x/sys/unix"
 )
 
 // deleteAttempts is how often a task is deleted whose shim does not answer: the
@@ -67,10 +71,22 @@ func (e *Engine) runningPid(ctx context.Context, id string) (uint32, error) {
 		}
 		return 0, fmt.Errorf("asking for the state of task %s: %w", id, err)
 	}
-	if res.Process.Status != task.Status_RUNNING {
+	if res.Process.Status != task.Status_RUNNING || ended(int(res.Process.Pid)) {
 		return 0, nil
 	}
 	return res.Process.Pid, nil
+}
+
+// ended says whether a process has, which its shim learns a little later. It
+// says no where the kernel does not tell.
+func ended(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return errors.Is(err, unix.ESRCH)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
 }
 
 // deleteTask kills the task of container id, waits for its end and deletes it
@@ -78,9 +94,10 @@ func (e *Engine) runningPid(ctx context.Context, id string) (uint32, error) {
 func (e *Engine) deleteTask(ctx context.Context, id string) error {
 	svc := e.client.TaskService()
 	_, err := svc.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL)})
-	if err == nil {
-		// Deleting is refused before the end. What Wait answers does not matter:
-		// a shim that dies here is Delete's business.
+	if err == nil || errdefs.IsNotFound(errgrpc.ToNative(err)) {
+		// Deleting is refused before the end has been noticed, even if there is no
+		// process left to kill. What Wait answers does not matter: without a task
+		// it returns at once, and a shim that dies here is Delete's business.
 		_, _ = svc.Wait(ctx, &tasks.WaitRequest{ContainerID: id})
 	}
 	var errs []error
@@ -92,4 +109,25 @@ func (e *Engine) deleteTask(ctx context.Context, id string) error {
 		errs = append(errs, err)
 	}
 	return fmt.Errorf("deleting task %s: %w", id, errors.Join(errs...))
+}
+
+// removeSocket removes the socket that the shim of a pod leaves behind when it is
+// killed; one that somebody still listens at, for another container of the pod,
+// stays. The sockets of an external containerd's shims are its own business.
+func (e *Engine) removeSocket(ctx context.Context, podID string) error {
+	if e.server == nil {
+		return nil
+	}
+	ctx = namespaces.WithNamespace(ctx, namespace)
+	address, err := shim.CreateSocketAddress(ctx, socketDir(e.cfg.State), e.server.address, podID, false)
+	if err != nil {
+		return fmt.Errorf("naming the socket of the shim of pod %s: %w", podID, err)
+	}
+	if shim.CanConnect(address) {
+		return nil
+	}
+	if err := shim.RemoveSocket(address); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the socket of the dead shim of pod %s: %w", podID, err)
+	}
+	return nil
 }
