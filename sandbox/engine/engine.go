@@ -68,7 +68,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := cfg.validate(); err != nil {
+	if err := validate(cfg); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
@@ -138,7 +138,7 @@ func (e *Engine) Close() error {
 }
 
 // validate finds what would otherwise fail later and be harder to understand.
-func (c Config) validate() error {
+func validate(c Config) error {
 	paths := map[string]string{"root": c.Root, "state": c.State, "shim": c.Shim}
 	if c.Init != "" {
 		paths["init"] = c.Init

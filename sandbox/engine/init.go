@@ -62,8 +62,8 @@ func (e *Engine) startInit(ctx context.Context, in Init) (uint32, error) {
 	if in.OOMScoreAdj, err = e.grantedOOMScore(in.OOMScoreAdj); err != nil {
 		return 0, err
 	}
-	c := containers.Container{ID: in.PodID, Labels: in.labels()}
-	if c.Spec, err = typeurl.MarshalAny(in.spec(e.info.OCIVersion)); err != nil {
+	c := containers.Container{ID: in.PodID, Labels: initLabels(in)}
+	if c.Spec, err = typeurl.MarshalAny(initSpec(in, e.info.OCIVersion)); err != nil {
 		return 0, fmt.Errorf("encoding the spec: %w", err)
 	}
 	if c.Runtime, err = e.runtime(); err != nil {

@@ -145,7 +145,11 @@ func TestKilledShimIsCleanedUp(t *testing.T) {
 				if when == "closed" {
 					l.must(e.Close())
 				}
-				for _, shim := range l.shims() {
+				shims := l.shims()
+				if len(shims) != 1 {
+					l.Fatalf("shims %v", shims)
+				}
+				for _, shim := range shims {
 					l.must(unix.Kill(shim, unix.SIGKILL))
 					l.awaitEnd(shim)
 				}

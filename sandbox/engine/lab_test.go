@@ -39,6 +39,7 @@ type lab struct {
 	cg  string // its cgroup, as in a spec
 
 	theirs []string // directories of an external containerd
+	inits  []int    // pids that were started
 }
 
 // newLab makes directories of a test's own and checks at its end that nothing
@@ -49,6 +50,27 @@ func newLab(t testing.TB) *lab {
 		mountCgroups(t)
 	}
 	nstest.Lab(t)
+	return makeLab(t)
+}
+
+// newUnifiedLab is newLab on a machine that has cgroup v2 alone.
+func newUnifiedLab(t testing.TB) *lab {
+	t.Helper()
+	if os.Getenv(binEnv) != "" {
+		mountCgroups(t)
+		mount(t, "cgroup2", "/sys/fs/cgroup", "")
+		t.Cleanup(func() {
+			if err := unix.Unmount("/sys/fs/cgroup", 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	nstest.Lab(t)
+	return makeLab(t)
+}
+
+func makeLab(t testing.TB) *lab {
+	t.Helper()
 	state, err := os.MkdirTemp("/run", "e")
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +127,7 @@ func (l *lab) start(e *Engine, in Init) int {
 	if err != nil {
 		l.Fatal(err)
 	}
-	l.Cleanup(func() { _ = unix.Kill(int(pid), unix.SIGKILL) })
+	l.inits = append(l.inits, int(pid))
 	return int(pid)
 }
 
@@ -114,6 +136,12 @@ func (l *lab) stop(e *Engine) {
 	l.Helper()
 	shims := l.shims()
 	l.must(e.StopInit(l.Context(), l.pod))
+	for _, pid := range l.inits {
+		if !ended(pid) {
+			l.Errorf("init %d is still there", pid)
+		}
+	}
+	// A shim ends on its own after it has said that it will.
 	for _, pid := range shims {
 		l.awaitEnd(pid)
 	}
@@ -133,7 +161,7 @@ func (l *lab) must(err error) {
 }
 
 // shims are the pids of the shims of the lab's pod.
-func (l *lab) shims() []int { return processes(l, "crib-shim", l.pod) }
+func (l *lab) shims() []int { return processes(l, "crib-shim", "-id\x00"+l.pod) }
 
 // awaitEnd waits until a process that is not our child has ended.
 func (l *lab) awaitEnd(pid int) {
@@ -306,7 +334,7 @@ func (b *logBuffer) String() string {
 // record makes the record of the lab's init, as far as StartInit got before a crash.
 func (l *lab) record(e *Engine) error {
 	in := Init{PodID: l.pod, CgroupsPath: l.cg}
-	spec, err := typeurl.MarshalAny(in.spec(e.info.OCIVersion))
+	spec, err := typeurl.MarshalAny(initSpec(in, e.info.OCIVersion))
 	if err != nil {
 		return err
 	}
@@ -315,7 +343,7 @@ func (l *lab) record(e *Engine) error {
 		return err
 	}
 	_, err = e.client.ContainerService().Create(l.Context(),
-		containers.Container{ID: l.pod, Labels: in.labels(), Spec: spec, Runtime: rt})
+		containers.Container{ID: l.pod, Labels: initLabels(in), Spec: spec, Runtime: rt})
 	return err
 }
 

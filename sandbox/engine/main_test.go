@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/crib-runtime/crib/network/netns/nstest"
@@ -18,6 +19,13 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 // run builds the programs before the tests enter their namespaces, where there
 // is no network.
 func run(m *testing.M) int {
+	if args := os.Getenv(crashEnv); args != "" {
+		if err := crashChild(strings.Split(args, "|")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
 	if os.Geteuid() != 0 || os.Getenv(binEnv) != "" {
 		return nstest.Main(m)
 	}

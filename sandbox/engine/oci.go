@@ -16,6 +16,9 @@ import (
 // version is the numbers of a version; what follows them does not count.
 type version [3]int
 
+// String implements fmt.Stringer, for the log.
+func (v version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }
+
 // before says whether v is older than w.
 func (v version) before(w version) bool {
 	for i := range v {

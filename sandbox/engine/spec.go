@@ -16,12 +16,11 @@ const (
 	annotationType  = "io.kubernetes.cri.container-type"
 	typeSandbox     = "sandbox"
 	initUser        = 65535 // nobody's, as of other pods' process 1
-	initCPUShares   = 2     // the least: it does nothing
 	propagateNobody = "rprivate"
 )
 
-// labels are those of a pod's init.
-func (in Init) labels() map[string]string {
+// initLabels are the labels of a pod's init.
+func initLabels(in Init) map[string]string {
 	l := maps.Clone(in.Labels)
 	if l == nil {
 		l = make(map[string]string, 2)
@@ -31,16 +30,16 @@ func (in Init) labels() map[string]string {
 	return l
 }
 
-// spec is what the OCI runtime makes of the init: process 1 without any
-// privilege in a PID namespace of its own, in the pod's other namespaces.
-func (in Init) spec(ociVersion string) *specs.Spec {
+// initSpec is what the OCI runtime makes of the init: process 1 without any
+// privilege in a PID namespace of its own, in the pod's other namespaces. It
+// gets no CPU shares: it does nothing, and not every cgroup has that controller.
+func initSpec(in Init, ociVersion string) *specs.Spec {
 	annotations := maps.Clone(in.Annotations)
 	if annotations == nil {
 		annotations = make(map[string]string, 2)
 	}
 	annotations[annotationPod] = in.PodID
 	annotations[annotationType] = typeSandbox
-	shares := uint64(initCPUShares)
 	s := &specs.Spec{
 		Version:     ociVersion,
 		Annotations: annotations,
@@ -59,10 +58,9 @@ func (in Init) spec(ociVersion string) *specs.Spec {
 		},
 		Linux: &specs.Linux{
 			CgroupsPath:       in.CgroupsPath,
-			Namespaces:        in.namespaces(),
+			Namespaces:        initNamespaces(in),
 			RootfsPropagation: propagateNobody,
 			Resources: &specs.LinuxResources{
-				CPU:     &specs.LinuxCPU{Shares: &shares},
 				Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
 			},
 		},
@@ -74,9 +72,9 @@ func (in Init) spec(ociVersion string) *specs.Spec {
 	return s
 }
 
-// namespaces are new ones for processes and mounts, and those of the pod that
+// initNamespaces are new ones for processes and mounts, and those of the pod that
 // are not the host's.
-func (in Init) namespaces() []specs.LinuxNamespace {
+func initNamespaces(in Init) []specs.LinuxNamespace {
 	ns := []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}}
 	for _, n := range []specs.LinuxNamespace{
 		{Type: specs.NetworkNamespace, Path: in.Netns},

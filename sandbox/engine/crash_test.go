@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// crashEnv makes the test binary a daemon that starts an init and waits to be
+// killed: its value is Root, State, Shim, Init, the pod and its cgroup.
+const crashEnv = "CRIB_TEST_ENGINE_CRASH"
+
+// crashChild is that daemon. It prints the init's pid.
+func crashChild(args []string) error {
+	e, err := Open(context.Background(), Config{Root: args[0], State: args[1], Shim: args[2], Init: args[3],
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		return err
+	}
+	pid, err := e.StartInit(context.Background(), Init{PodID: args[4], CgroupsPath: args[5]})
+	if err != nil {
+		return err
+	}
+	fmt.Println(pid)
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+func TestInitOutlivesAKilledDaemon(t *testing.T) {
+	l := newLab(t)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), crashEnv+"="+strings.Join(
+		[]string{l.cfg.Root, l.cfg.State, l.cfg.Shim, l.cfg.Init, l.pod, l.cg}, "|"))
+	cmd.Stderr = l.log
+	_, err := cmd.StdinPipe() // open as long as it lives
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("daemon: %v", err)
+	}
+	l.must(cmd.Process.Kill())
+	_ = cmd.Wait() // killed, as it says
+
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	l.must(err)
+	e := l.open()
+	if again := l.start(e, Init{}); again != pid {
+		t.Errorf("pid %d before, %d after", pid, again)
+	}
+	l.stop(e)
+}
