@@ -36,6 +36,7 @@ demo: deps-demo build ## Start crib on sockets of its own, run pods, show their 
 ## Test
 
 test: deps-test verify build build-arm64 tools ## Everything: the house rules, both builds, every test (root)
+	@[ "$$(id -u)" = 0 ] || echo "not root: tests that need the kernel are skipped"
 	PATH=$(BUILD)/tools:$$PATH $(GO) test $$(command -v gcc >/dev/null && echo -race) -timeout 25m \
 		$$($(GO) list ./... | grep -Ev '$(SLOW)')
 	PATH=$(BUILD)/tools:$$PATH CRIB_BIN=$(BUILD) $(GO) test -timeout 25m \
@@ -54,7 +55,7 @@ verify: ## What CI runs besides tests: format, vet, modules, import laws, budget
 	$(GO) vet ./...
 	$(GO) mod verify
 	$(GO) mod tidy -diff
-	$(GO) test -short -run 'Layers|Imports|Door|Budget' ./integration
+	$(GO) test -short -run 'Layers|Imports|Door|Budget|Habit' ./integration
 
 lint: $(BUILD)/tools/golangci-lint-$(GOLANGCI_VERSION) ## golangci-lint: what needs types to be found
 	$< run ./...

@@ -7,7 +7,8 @@
 //
 //	layers_test.go   who may import whom, each law with its why
 //	budget_test.go   how long, wide and deep code may be; docs on every exported name
-//	source_test.go   reads the source for both
+//	habits_test.go   no init, no sleeping test, no error that only complains
+//	source_test.go   reads the source for these
 //	deps.sh          installs the Debian packages that the demo or the tests need
 //	minbase.sh       the README's commands on a fresh Debian, and what they left behind
 //	uplink           the way out that minbase.sh leaves open, and its log

@@ -147,10 +147,15 @@ settle_cgroups() {
 	done
 }
 
+# remove_cgroups also removes what a command left below; a killed process leaves its group a little later.
 remove_cgroups() {
-	local dir
+	local dir tries
 	for dir in "${cgroups[@]}"; do
-		find "$dir" -depth -type d -exec rmdir {} + || true
+		for tries in {1..50}; do
+			[ -d "$dir" ] || break
+			find "$dir" -depth -type d -exec rmdir {} + 2>/dev/null || sleep 0.1
+		done
+		[ ! -d "$dir" ] || say "cannot remove $dir"
 	done
 }
 
@@ -210,7 +215,7 @@ visit() {
 }
 
 # snapshot prints what is there, a line each, sorted. It looks from outside, so
-# that the machine needs no programs for it.
+# that the machine needs no programs for it. The sysctls of a link go with the link.
 snapshot() {
 	local there=/proc/$init/root
 	local net=(nsenter --target "$init" --net --uts --ipc)
@@ -224,7 +229,8 @@ snapshot() {
 		"${net[@]}" ss -Hlntu | awk '{ print "socket", $1, $5 }'
 		"${net[@]}" ss -Hlx | awk '{ print "socket", $1, $5 }'
 		"${net[@]}" sysctl -a --pattern '^(net|kernel)\.' 2>/dev/null |
-			grep -vE '^(kernel\.(random|ns_last_pid|pty\.nr|tainted)|net\.netfilter\.nf_conntrack_count)' | sed 's/^/sysctl /'
+			grep -vE '^(kernel\.(random|ns_last_pid|pty\.nr|tainted)|net\.netfilter\.nf_conntrack_count)' |
+			grep -E '^(kernel|net\.core|net\.[a-z0-9]+\.(conf|neigh)\.(all|default|lo)\.|net\.[a-z0-9]+\.[a-z0-9_-]+ )' | sed 's/^/sysctl /'
 		find "$there"/proc/[0-9]*/ns -type l -printf 'namespace %l\n' 2>/dev/null | sort -u
 		cut -d' ' -f4- "/proc/$init/mountinfo" | sed 's/^/mount /'
 		find "$there/sys/fs/cgroup" -type d -printf 'cgroup %P\n'
@@ -236,10 +242,12 @@ snapshot() {
 	} | sort
 }
 
+# cleanup ends the machine: with its process 1 the kernel kills all others, and
+# the holder ends when they are gone. Mounts and links go with the namespaces.
 cleanup() {
-	local pid
-	for pid in ${init:-} ${holder:-} ${uplink:-}; do kill -KILL "$pid" 2>/dev/null || true; done
-	wait 2>/dev/null
+	[ -z "${init:-}" ] || kill -KILL "$init" || true
+	[ -z "${holder:-}" ] || wait "$holder" 2>/dev/null || true
+	[ -z "${uplink:-}" ] || { kill -KILL "$uplink" && wait "$uplink" 2>/dev/null; } || true
 	remove_cgroups
 	if [ -n "${KEEP:-}" ]; then say "kept: $work"; else rm -rf --one-file-system "$work"; fi
 }

@@ -48,8 +48,7 @@ func serve(socket string) error {
 	if err != nil {
 		return err
 	}
-	p := &proxy{forward: &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}}, seen: map[string]bool{}}
-	server := &http.Server{Handler: p, ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: newProxy(), ReadHeaderTimeout: time.Minute}
 	return server.Serve(listener)
 }
 
@@ -59,6 +58,11 @@ type proxy struct {
 
 	mu   sync.Mutex // guards seen
 	seen map[string]bool
+}
+
+func newProxy() *proxy {
+	// The request names its target itself, so there is nothing to rewrite.
+	return &proxy{forward: &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}}, seen: map[string]bool{}}
 }
 
 // ServeHTTP forwards a plain request, or makes a tunnel for CONNECT.
@@ -137,12 +141,19 @@ func join(socket, address string) error {
 	if err != nil {
 		return err
 	}
+	return accept(listener, socket)
+}
+
+// accept passes connections on until the listener is closed, then waits for them.
+func accept(listener net.Listener, socket string) error {
+	var passing sync.WaitGroup
+	defer passing.Wait()
 	for {
 		client, err := listener.Accept()
 		if err != nil {
 			return err
 		}
-		go pass(client, socket)
+		passing.Go(func() { pass(client, socket) })
 	}
 }
 
