@@ -32,42 +32,44 @@ func (k *kernel) compare(elements []element) (difference string, err error) {
 	return difference, err
 }
 
-// rules returns the chains and rules in the kernel's own words, handles
-// included. The library cannot be asked: it does not understand all of our
-// rules when it reads them (ct with a direction, in v0.3.0).
+// rules returns the table, its chains and rules in the kernel's own words,
+// handles included. The library cannot be asked: it does not understand all of
+// our rules when it reads them (ct with a direction, in v0.3.0).
 func (k *kernel) rules() (string, error) {
 	var text strings.Builder
-	for _, chain := range k.schema.chains {
-		for _, r := range []struct {
-			kind, tableName, chainName int
-			flags                      netlink.HeaderFlags
-		}{
-			{unix.NFT_MSG_GETCHAIN, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME, 0},
-			{unix.NFT_MSG_GETRULE, unix.NFTA_RULE_TABLE, unix.NFTA_RULE_CHAIN, netlink.Dump},
-		} {
-			attrs, err := netlink.MarshalAttributes([]netlink.Attribute{
-				{Type: uint16(r.tableName), Data: []byte(k.schema.table.Name + "\x00")},
-				{Type: uint16(r.chainName), Data: []byte(chain.Name + "\x00")},
-			})
-			if err != nil {
-				return "", err
-			}
-			if err := k.ask(&text, r.kind, r.flags, attrs); err != nil {
-				return "", err
-			}
+	table := attribute(unix.NFTA_TABLE_NAME, k.schema.table.Name)
+	if err := k.ask(&text, unix.NFT_MSG_GETTABLE, 0, table); err != nil {
+		return "", err
+	}
+	for _, c := range k.schema.chains {
+		rules := append(attribute(unix.NFTA_RULE_TABLE, k.schema.table.Name), attribute(unix.NFTA_RULE_CHAIN, c.Name)...)
+		chain := append(attribute(unix.NFTA_CHAIN_TABLE, k.schema.table.Name), attribute(unix.NFTA_CHAIN_NAME, c.Name)...)
+		if err := k.ask(&text, unix.NFT_MSG_GETCHAIN, 0, chain); err != nil {
+			return "", err
+		}
+		if err := k.ask(&text, unix.NFT_MSG_GETRULE, netlink.Dump, rules); err != nil {
+			return "", err
 		}
 	}
 	return text.String(), nil
 }
 
+// attribute encodes a name.
+func attribute(kind uint16, name string) []byte {
+	e := netlink.NewAttributeEncoder()
+	e.String(kind, name)
+	raw, _ := e.Encode() // fails for what is longer than 64 KiB; the kernel refuses the empty request
+	return raw
+}
+
 // ask sends one request about the table and writes the answers.
-func (k *kernel) ask(text *strings.Builder, kind int, flags netlink.HeaderFlags, attrs []byte) error {
+func (k *kernel) ask(text *strings.Builder, kind int, flags netlink.HeaderFlags, attributes []byte) error {
 	answers, err := k.socket.Execute(netlink.Message{
 		Header: netlink.Header{
 			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind),
 			Flags: netlink.Request | flags,
 		},
-		Data: append([]byte{byte(k.schema.table.Family), unix.NFNETLINK_V0, 0, 0}, attrs...),
+		Data: append([]byte{byte(k.schema.table.Family), unix.NFNETLINK_V0, 0, 0}, attributes...),
 	})
 	for _, m := range answers {
 		text.Write(m.Data[min(4, len(m.Data)):]) // behind the header, which has the ruleset's generation

@@ -1,0 +1,244 @@
+package nat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/crib-runtime/crib/network"
+)
+
+// filled returns a table with networks and one pod of every kind of port.
+func filled(t testing.TB) *Table {
+	t.Helper()
+	table := open(t)
+	setNetworks(t, table)
+	publish(t, table, "pod1", everyKind(), "10.9.0.2", "fd09::2")
+	return table
+}
+
+// damages are what others may do to the table. Each is one call of nft.
+func damages() map[string]string {
+	return map[string]string{
+		"nothing":              "list tables",
+		"flush ruleset":        "flush ruleset",
+		"delete table":         "delete table inet crib",
+		"flush table":          "flush table inet crib",
+		"foreign rule":         "insert rule inet crib postrouting accept",
+		"foreign element":      "add element inet crib ports4 { tcp . 9 : 10.9.0.9 . 9 }",
+		"element gone":         "delete element inet crib ports4 { tcp . 80 }",
+		"set emptied":          "flush set inet crib pods4",
+		"target gone":          "flush set inet crib targets6",
+		"chain flushed":        "flush chain inet crib output",
+		"chain policy":         "chain inet crib guard { policy drop; }",
+		"table dormant":        "add table inet crib { flags dormant; }",
+		"foreign chain":        "add chain inet crib mine",
+		"foreign table beside": "add table inet crib_beside",
+	}
+}
+
+func TestEnsureRepairsWhatOthersDid(t *testing.T) {
+	table := filled(t)
+	for name, command := range damages() {
+		t.Run(name, func(t *testing.T) {
+			nft(t, strings.Fields(command)...)
+			must(t, table.Ensure(t.Context()))
+			wantGolden(t, "ports")
+			must(t, table.Healthy())
+		})
+	}
+	nft(t, "flush", "ruleset")
+}
+
+func TestEnsureLeavesAGoodTableAlone(t *testing.T) {
+	table := filled(t)
+	before := nft(t, "-a", "list", "table", "inet", "crib")
+	must(t, table.Ensure(t.Context()))
+	if after := nft(t, "-a", "list", "table", "inet", "crib"); after != before {
+		t.Error("handles changed: it was built anew")
+	}
+}
+
+func TestPublishMendsWhatIsInItsWay(t *testing.T) {
+	table := filled(t)
+	more := []network.PortMapping{mapping(network.TCP, "", 9, 9)}
+	for name, command := range damages() {
+		t.Run(name, func(t *testing.T) {
+			nft(t, strings.Fields(command)...)
+			must(t, table.Reserve("pod2", more, addrs("10.9.0.3")))
+			must(t, table.Publish(t.Context(), "pod2"))
+			if got := nft(t, "get", "element", "inet", "crib", "ports4", "{ tcp . 9 }"); !strings.Contains(got, "10.9.0.3 . 9") {
+				t.Error(got)
+			}
+			must(t, table.Ensure(t.Context()))
+			must(t, table.Unpublish(t.Context(), "pod2"))
+			wantGolden(t, "ports")
+		})
+	}
+	nft(t, "flush", "ruleset")
+}
+
+func TestUnpublishOfWhatIsGoneIsFine(t *testing.T) {
+	table := open(t)
+	for name, command := range damages() {
+		setNetworks(t, table)
+		publish(t, table, "pod1", everyKind(), "10.9.0.2", "fd09::2")
+		nft(t, strings.Fields(command)...)
+		for range 2 {
+			if err := table.Unpublish(t.Context(), "pod1"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		must(t, table.Ensure(t.Context()))
+		wantGolden(t, "empty")
+	}
+	nft(t, "flush", "ruleset")
+}
+
+func TestPublishWithAnotherAddressMovesThePort(t *testing.T) {
+	table := filled(t)
+	publish(t, table, "pod1", everyKind(), "10.9.0.7", "fd09::7")
+	if got := nft(t, "list", "table", "inet", "crib"); strings.Contains(got, "10.9.0.2") || !strings.Contains(got, "10.9.0.7 . 8080") {
+		t.Error(got)
+	}
+	publish(t, table, "pod1", everyKind(), "10.9.0.2", "fd09::2")
+	wantGolden(t, "ports")
+}
+
+func TestPublishWithoutReservedPortsIsNothing(t *testing.T) {
+	table := open(t)
+	must(t, table.Reserve("pod1", nil, nil))
+	must(t, table.Publish(t.Context(), "pod1"))
+	must(t, table.Unpublish(t.Context(), "pod1"))
+}
+
+func TestRestoreLeavesExactlyWhatRecordsSay(t *testing.T) {
+	former := filled(t)
+	publish(t, former, "gone", []network.PortMapping{mapping(network.TCP, "", 22, 22)}, "10.9.0.5")
+	nft(t, "add", "element", "inet", "crib", "ports4", "{ tcp . 9 : 10.9.0.9 . 9 }")
+	table := openAgain(t)
+	setNetworks(t, table)
+	if got := nft(t, "list", "table", "inet", "crib"); !strings.Contains(got, "tcp . 22") {
+		t.Error("setting networks at start took away ports of pods that are not restored yet:", got)
+	}
+	must(t, table.Restore(t.Context(), map[string]Ports{"pod1": {everyKind(), addrs("10.9.0.2", "fd09::2")}}))
+	wantGolden(t, "ports")
+	if err := table.Reserve("pod2", everyKind()[:1], addrs("10.9.0.3")); !errdefs.IsAlreadyExists(err) {
+		t.Error("a restored port is not owned:", err)
+	}
+}
+
+func TestRestoreOfAConflictNamesBothAndRestoresTheRest(t *testing.T) {
+	table := open(t)
+	setNetworks(t, table)
+	err := table.Restore(t.Context(), map[string]Ports{
+		"pod1": {everyKind(), addrs("10.9.0.2", "fd09::2")},
+		"pod2": {everyKind()[:1], addrs("10.9.0.3")},
+	})
+	if !errdefs.IsAlreadyExists(err) || !strings.Contains(err.Error(), "pod1") || !strings.Contains(err.Error(), "pod2") {
+		t.Error(err)
+	}
+	wantGolden(t, "ports")
+}
+
+func TestDeleteIsIdempotentAndEnsureMakesTheTableAgain(t *testing.T) {
+	table := filled(t)
+	for range 2 {
+		must(t, table.Delete(t.Context()))
+	}
+	if got := nft(t, "list", "tables"); got != "" {
+		t.Error(got)
+	}
+	must(t, table.Ensure(t.Context()))
+	wantGolden(t, "ports")
+}
+
+func TestTableThatCannotBeBuiltIsUnhealthyUntilItCan(t *testing.T) {
+	table := filled(t)
+	name := table.kernel.schema.table.Name
+	table.kernel.schema.table.Name = strings.Repeat("x", 300) // the kernel's limit is 255
+	if err := table.Ensure(t.Context()); err == nil || table.Healthy() == nil {
+		t.Error("no error:", err, table.Healthy())
+	}
+	table.kernel.schema.table.Name = name
+	must(t, table.Ensure(t.Context()))
+	must(t, table.Healthy())
+	wantGolden(t, "ports")
+}
+
+func TestPublishGivesUpItsTurnWhenItsContextEnds(t *testing.T) {
+	table := filled(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	must(t, table.speak(ctx, func() error {
+		cancel()
+		if err := table.Publish(ctx, "pod1"); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		return nil
+	}))
+	must(t, table.Unpublish(ctx, "pod1")) // a removal does not end with it
+	wantGolden(t, "empty")
+}
+
+func TestNetworksThatAreNoPrefixesAreRefused(t *testing.T) {
+	table := open(t)
+	for _, p := range []netip.Prefix{{}, netip.MustParsePrefix("::ffff:10.0.0.0/104")} {
+		if err := table.SetNetworks(t.Context(), nil, []netip.Prefix{p}); !errdefs.IsInvalidArgument(err) {
+			t.Error(p, err)
+		}
+	}
+}
+
+// More elements than a message holds, and more bytes than the usual buffers.
+func TestThousandsOfPortsAreOneTransaction(t *testing.T) {
+	table := open(t)
+	pods := map[string]Ports{}
+	for i := range 3000 {
+		addr := netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)})
+		ports := []network.PortMapping{mapping(network.TCP, "", uint16(10000+i), 80), mapping(network.UDP, "192.0.2.1", uint16(10000+i), 80)}
+		pods[fmt.Sprint("pod", i)] = Ports{ports, []netip.Addr{addr}}
+	}
+	must(t, table.Restore(t.Context(), pods))
+	if difference, err := table.kernel.compare(table.wanted()); difference != "" || err != nil {
+		t.Error(difference, err)
+	}
+}
+
+func TestPodsAtTheSameTimeDoNotDisturbEachOther(t *testing.T) {
+	table := filled(t)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			pod, addr := fmt.Sprint("busy", i), netip.AddrFrom4([4]byte{10, 9, 1, byte(i)})
+			for range 20 {
+				err := errors.Join(
+					table.Reserve(pod, []network.PortMapping{mapping(network.UDP, "", uint16(1000+i), 80)}, []netip.Addr{addr}),
+					table.Publish(t.Context(), pod),
+					table.Ensure(t.Context()),
+					table.Unpublish(t.Context(), pod))
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	wantGolden(t, "ports")
+}
+
+func BenchmarkPublishAndUnpublish(b *testing.B) {
+	for name, proto := range map[string]network.Protocol{"tcp": network.TCP, "udp": network.UDP} {
+		b.Run(name, func(b *testing.B) {
+			table := filled(b)
+			for b.Loop() {
+				publish(b, table, "pod2", []network.PortMapping{mapping(proto, "", 9000, 80)}, "10.9.0.3", "fd09::3")
+				must(b, table.Unpublish(b.Context(), "pod2"))
+			}
+		})
+	}
+}
