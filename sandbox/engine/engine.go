@@ -71,9 +71,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := validate(cfg); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	probe, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	oci, err := findRuntime(ctx, cfg.OCIRuntime)
+	oci, err := findRuntime(probe, cfg.OCIRuntime)
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +108,9 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("connecting to containerd at %s: %w", address, err)
 	}
+	// Not before: starting takes longer when many shims died meanwhile.
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	v, err := e.client.Version(ctx)
 	if err != nil {
 		return fmt.Errorf("asking containerd at %s for its version (is it running?): %w: %w", address, errdefs.ErrUnavailable, err)

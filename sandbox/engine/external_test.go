@@ -6,12 +6,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 )
+
+// criPluginURI is what an operator disables.
+const criPluginURI = "io.containerd.grpc.v1.cri"
 
 // withContainerd starts a containerd of its own for the lab; without disabled it
 // serves CRI.
@@ -30,24 +33,36 @@ func (l *lab) withContainerd(disabled ...string) {
 	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
 		l.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(os.Getenv(binEnv), "containerd"), "--config", filepath.Join(dir, "config.toml"),
-		"--root", root, "--state", filepath.Join(dir, "state"), "--address", l.cfg.Address)
+	l.daemon = []string{filepath.Join(os.Getenv(binEnv), "containerd"), "--config", filepath.Join(dir, "config.toml"),
+		"--root", root, "--state", filepath.Join(dir, "state"), "--address", l.cfg.Address}
+	l.stopDaemon = l.startContainerd()
+	l.Cleanup(func() { l.stopDaemon() })
+}
+
+// startContainerd runs the lab's containerd until kill is called, and waits
+// until it serves.
+func (l *lab) startContainerd() (kill func()) {
+	l.Helper()
+	cmd := exec.Command(l.daemon[0], l.daemon[1:]...)
 	cmd.Stdout, cmd.Stderr = l.log, l.log
 	if err := cmd.Start(); err != nil {
 		l.Fatal(err)
 	}
-	l.Cleanup(func() {
-		l.must(cmd.Process.Signal(unix.SIGTERM))
-		_ = cmd.Wait() // how it ends does not matter
+	kill = sync.OnceFunc(func() {
+		l.must(cmd.Process.Kill())
+		_ = cmd.Wait() // killed, as it says
 	})
 	c, err := client.New(l.cfg.Address, client.WithTimeout(patience))
 	if err != nil {
+		kill()
 		l.Fatal(err)
 	}
 	defer func() { l.must(c.Close()) }()
 	if serving, err := c.IsServing(l.Context()); err != nil || !serving {
+		kill()
 		l.Fatalf("IsServing() = %v, %v", serving, err)
 	}
+	return kill
 }
 
 func quoted(words []string) string {
@@ -73,4 +88,25 @@ func TestAbsentContainerdIsUnavailable(t *testing.T) {
 	if _, err := Open(t.Context(), l.cfg); !errdefs.IsUnavailable(err) {
 		t.Errorf("Open() = %v, want unavailable", err)
 	}
+}
+
+func TestInitAndEngineOutliveAKilledContainerd(t *testing.T) {
+	l := newLab(t)
+	l.withContainerd(criPluginURI)
+	e := l.open()
+	pid := l.start(e, Init{})
+	l.stopDaemon()
+	if _, err := e.InitRunning(t.Context(), l.pod); !errdefs.IsUnavailable(err) {
+		t.Errorf("InitRunning() = %v while containerd is away, want unavailable", err)
+	}
+	l.stopDaemon = l.startContainerd()
+	// gRPC connects again on its own, when it next tries.
+	c := e.client
+	if serving, err := c.IsServing(t.Context()); err != nil || !serving {
+		t.Fatalf("IsServing() = %v, %v", serving, err)
+	}
+	if again := l.start(e, Init{}); again != pid {
+		t.Errorf("pid %d before, %d after", pid, again)
+	}
+	l.stop(e)
 }

@@ -254,3 +254,18 @@ func testInitReapsOrphans(l *lab) {
 	}
 	l.stop(e)
 }
+
+func TestInitEndsOnSIGTERM(t *testing.T) {
+	l := newLab(t)
+	e := l.open()
+	pid := l.start(e, Init{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	// Process 1 gets only signals that it has a handler for, which it sets up first thing.
+	for !ended(pid) {
+		if err := unix.Kill(pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) || ctx.Err() != nil {
+			t.Fatalf("init %d did not end: %v", pid, err)
+		}
+	}
+	l.stop(e)
+}

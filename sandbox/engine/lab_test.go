@@ -38,8 +38,11 @@ type lab struct {
 	pod string // id of the test's pod
 	cg  string // its cgroup, as in a spec
 
-	theirs []string // directories of an external containerd
-	inits  []int    // pids that were started
+	inits []int // pids that were started
+
+	theirs     []string // directories of an external containerd
+	daemon     []string // its command line
+	stopDaemon func()   // kills it
 }
 
 // newLab makes directories of a test's own and checks at its end that nothing
@@ -103,7 +106,7 @@ func onEachEngine(t *testing.T, test func(*lab)) {
 	t.Run("embedded", func(t *testing.T) { test(newLab(t)) })
 	t.Run("external", func(t *testing.T) {
 		l := newLab(t)
-		l.withContainerd("io.containerd.grpc.v1.cri")
+		l.withContainerd(criPluginURI)
 		test(l)
 	})
 }
