@@ -81,12 +81,12 @@ func Default() Config {
 		},
 		Sandbox: Sandbox{Process: "auto", CgroupDriver: "auto"},
 	}
-	c.derive(nil)
+	derive(&c, nil)
 	return c
 }
 
-// derive sets the keys that no file set and that follow from others.
-func (c *Config) derive(set Origins) {
+// derive sets the keys that nobody set and that follow from others.
+func derive(c *Config, set Origins) {
 	if _, ok := set["listen"]; !ok {
 		c.Listen = filepath.Join(c.State, "crib.sock")
 	}
@@ -97,12 +97,12 @@ func (c *Config) derive(set Origins) {
 
 // Validate returns all that is impossible about c, joined; each error is of class
 // ErrInvalidArgument and names the key.
-func (c Config) Validate() error {
-	return c.validate(nil)
+func Validate(c Config) error {
+	return validate(c, nil)
 }
 
 // validate is Validate with the places of the keys in the errors.
-func (c Config) validate(set Origins) error {
+func validate(c Config, set Origins) error {
 	var errs []error
 	blame := func(key string, err error) {
 		if err != nil {

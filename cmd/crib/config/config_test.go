@@ -35,7 +35,7 @@ func write(t *testing.T, files map[string]string) string {
 // load fails unless the file is good.
 func load(t *testing.T, path string) (config.Config, config.Origins) {
 	t.Helper()
-	c, set, err := config.Load(path)
+	c, set, err := config.Load(path, config.Flags{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestNoFileGivesTheDefaults(t *testing.T) {
 	if !reflect.DeepEqual(c, config.Default()) || len(set) != 0 {
 		t.Errorf("got %+v set by %v", c, set)
 	}
-	if err := c.Validate(); err != nil {
+	if err := config.Validate(c); err != nil {
 		t.Error(err)
 	}
 }
@@ -135,6 +135,21 @@ func TestSocketsFollowState(t *testing.T) {
 	}
 }
 
+func TestFlagsWinOverFiles(t *testing.T) {
+	path := write(t, map[string]string{"config.toml": "version = 1\nstate = \"/file\"\nlog.level = \"warn\"\n"})
+	c, set, err := config.Load(path, config.Flags{State: "/flag", LogLevel: "debug"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.State != "/flag" || c.Listen != "/flag/crib.sock" || c.Log.Level != "debug" || set["state"] != "--state" {
+		t.Errorf("got %+v set by %v", c, set)
+	}
+	_, _, err = config.Load(path, config.Flags{Root: "here"})
+	if err == nil || err.Error() != `--root: root: is "here"; want an absolute path` {
+		t.Errorf("error: %v", err)
+	}
+}
+
 // setting matches a commented-out key of the written defaults.
 var setting = regexp.MustCompile(`(?m)^#([a-z_]+ = )`)
 
@@ -200,33 +215,68 @@ func TestDumpTellsWhichFileSetWhat(t *testing.T) {
 	}
 }
 
-func TestBadFilesAreExplained(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                                       `F:1: version: "version = 1" must be at the top of the file`,
-		"[log]\nlevel = \"info\"":                `F:1: version: "version = 1" must be at the top of the file`,
-		"root = \"/r\"\nversion = 1":             `F:2: version: "version = 1" must be at the top of the file`,
-		"version = 2\nfuture = 1":                "F:1: version: is 2, which this crib does not know; want 1",
-		"version = \"1\"":                        "F:1: version: is a string; want a whole number without quotes",
-		"version = 1\nroot = ":                   "F:2: expected value, not end of input",
-		"version = 1\nroot = /x":                 "F:2: unexpected character U+002F '/' at start of value",
-		"version = 1\n[log]\n[log]":              "F:3: table log already exists",
-		"version = 1\nroot = 5":                  "F:2: root: is a whole number; want a string in quotes",
-		"version = 1\nroot = 5.5":                "F:2: root: is a number with a fraction; want a string in quotes",
-		"version = 1\nroot = true":               "F:2: root: is true or false; want a string in quotes",
-		"version = 1\nroot = []":                 "F:2: root: is a list; want a string in quotes",
-		"version = 1\n[root]":                    "F:2: root: is a table; want a string in quotes",
-		"version = 1\nroot = 2026-01-01":         "F:2: root: is a date or time; want a string in quotes",
-		"version = 1\nlog = 3":                   "F:2: log: is a whole number; want a table: [log] and its keys in the lines below",
+// explained fails unless Load explains what is wrong with each text; F stands for
+// the file's path.
+func explained(t *testing.T, texts map[string]string) {
+	t.Helper()
+	for text, want := range texts {
+		path := write(t, map[string]string{"config.toml": text})
+		_, _, err := config.Load(path, config.Flags{})
+		if err == nil {
+			t.Errorf("%q: no error; want %s", text, want)
+			continue
+		}
+		if got := strings.ReplaceAll(err.Error(), path, "F"); got != want {
+			t.Errorf("%q\n got %s\nwant %s", text, got, want)
+		}
+		if !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%q: %v is not of class ErrInvalidArgument", text, err)
+		}
+	}
+}
+
+func TestBadSyntaxIsExplained(t *testing.T) {
+	explained(t, map[string]string{
+		"":                           `F:1: version: "version = 1" must be at the top of the file`,
+		"[log]\nlevel = \"info\"":    `F:1: version: "version = 1" must be at the top of the file`,
+		"root = \"/r\"\nversion = 1": `F:2: version: "version = 1" must be at the top of the file`,
+		"version = 2\nfuture = 1":    "F:1: version: is 2, which this crib does not know; want 1",
+		"version = \"1\"":            "F:1: version: is a string; want a whole number without quotes",
+		"version = 1\nroot = ":       "F:2: expected value, not end of input",
+		"version = 1\nroot = /x":     "F:2: unexpected character U+002F '/' at start of value",
+		"version = 1\n[log]\n[log]":  "F:3: table log already exists",
+	})
+}
+
+func TestWrongTypesAreExplained(t *testing.T) {
+	explained(t, map[string]string{
+		"version = 1\nroot = 5":          "F:2: root: is a whole number; want a string in quotes",
+		"version = 1\nroot = 5.5":        "F:2: root: is a number with a fraction; want a string in quotes",
+		"version = 1\nroot = true":       "F:2: root: is true or false; want a string in quotes",
+		"version = 1\nroot = []":         "F:2: root: is a list; want a string in quotes",
+		"version = 1\n[root]":            "F:2: root: is a table; want a string in quotes",
+		"version = 1\nroot = 2026-01-01": "F:2: root: is a date or time; want a string in quotes",
+		"version = 1\nlog = 3":           "F:2: log: is a whole number; want a table: [log] and its keys in the lines below",
+	})
+}
+
+func TestUnknownKeysAreExplained(t *testing.T) {
+	explained(t, map[string]string{
 		"version = 1\nroots = \"/r\"":            "F:2: roots: unknown key; `crib config default` shows all there are",
 		"version = 1\n\"log.level\" = \"info\"":  "F:2: \"log.level\": unknown key; `crib config default` shows all there are",
 		"version = 1\n[log]\n\nlevle = \"info\"": "F:4: log.levle: unknown key; `crib config default` shows all there are",
 		"version = 1\nlog = {a = 1}":             "F:2: log.a: unknown key; `crib config default` shows all there are",
 		"version = 1\n[logs]":                    "F:2: logs: unknown table; `crib config default` shows all there are",
 		"version = 1\n[[net]]\na = 1":            "F:2: net: unknown table; `crib config default` shows all there are\nF:3: net.a: unknown key; `crib config default` shows all there are",
-		"version = 1\nroot = \"r\"":              `F:2: root: is "r"; want an absolute path`,
-		"version = 1\nroot = \"/\"":              `F:2: root: is "/"; want a directory below it`,
-		"version = 1\nroot = \"/run/crib/\"":     "state: is the same as root; want a directory of its own, on a tmpfs",
-		"version = 1\nlisten = \"unix:///x\"":    `F:2: listen: is "unix:///x"; want the path alone, without unix://`,
+	})
+}
+
+func TestImpossibleValuesAreExplained(t *testing.T) {
+	explained(t, map[string]string{
+		"version = 1\nroot = \"r\"":                                      `F:2: root: is "r"; want an absolute path`,
+		"version = 1\nroot = \"/\"":                                      `F:2: root: is "/"; want a directory below it`,
+		"version = 1\nroot = \"/run/crib/\"":                             "state: is the same as root; want a directory of its own, on a tmpfs",
+		"version = 1\nlisten = \"unix:///x\"":                            `F:2: listen: is "unix:///x"; want the path alone, without unix://`,
 		"version = 1\nlisten = \"/" + strings.Repeat("x", 107) + "\"":    "F:2: listen: is a path of 108 bytes; the kernel takes at most 107 for a socket",
 		"version = 1\ngroup = \"\"":                                      `F:2: group: is ""; want the name or number of a group`,
 		"version = 1\nadmin.listen = \"/run/crib/crib.sock\"":            "F:2: admin.listen: is the same as listen; want a socket of its own",
@@ -254,27 +304,14 @@ func TestBadFilesAreExplained(t *testing.T) {
 		"version = 1\nfoo = 1\nlog.level = 1\nnetwork.mtu = 1": "F:2: foo: unknown key; `crib config default` shows all there are\n" +
 			"F:3: log.level: is a whole number; want a string in quotes\n" +
 			"F:4: network.mtu: is 1; want 576 to 65535, or 0 for that of the uplink",
-	} {
-		path := write(t, map[string]string{"config.toml": text})
-		_, _, err := config.Load(path)
-		if err == nil {
-			t.Errorf("%q: no error; want %s", text, want)
-			continue
-		}
-		if got := strings.ReplaceAll(err.Error(), path, "F"); got != want {
-			t.Errorf("%q\n got %s\nwant %s", text, got, want)
-		}
-		if !errdefs.IsInvalidArgument(err) {
-			t.Errorf("%q: %v is not of class ErrInvalidArgument", text, err)
-		}
-	}
+	})
 }
 
 func TestProblemsOfAllFilesAreToldAtOnce(t *testing.T) {
 	path := write(t, map[string]string{
 		"config.toml": "version = 1\nfoo = 1\n", "conf.d/a.toml": "bar = 1\n", "conf.d/b.toml": "version = 1\nlog.level = \"x\"\n",
 	})
-	_, _, err := config.Load(path)
+	_, _, err := config.Load(path, config.Flags{})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -288,14 +325,14 @@ func TestProblemsOfAllFilesAreToldAtOnce(t *testing.T) {
 func TestValidateNamesTheKeyWithoutAFile(t *testing.T) {
 	c := config.Default()
 	c.Network.MTU = 5
-	if err := c.Validate(); !errdefs.IsInvalidArgument(err) || !strings.HasPrefix(err.Error(), "network.mtu: is 5; ") {
+	if err := config.Validate(c); !errdefs.IsInvalidArgument(err) || !strings.HasPrefix(err.Error(), "network.mtu: is 5; ") {
 		t.Errorf("error: %v", err)
 	}
 }
 
 func TestUnreadableFileIsAnError(t *testing.T) {
 	path := write(t, map[string]string{"config.toml/x": ""})
-	if _, _, err := config.Load(path); err == nil || !strings.Contains(err.Error(), path) {
+	if _, _, err := config.Load(path, config.Flags{}); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("error: %v", err)
 	}
 }
@@ -305,7 +342,7 @@ func FuzzLoadNeverPanics(f *testing.F) {
 	f.Add("version = 1\n[[a]]\nb.c = {d = [1, {e = 2}]}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		path := write(t, map[string]string{"config.toml": text})
-		if c, _, err := config.Load(path); err == nil && c.Validate() != nil {
+		if c, _, err := config.Load(path, config.Flags{}); err == nil && config.Validate(c) != nil {
 			t.Errorf("%q passes Load and not Validate", text)
 		}
 	})

@@ -5,14 +5,15 @@
 //
 // [Load] reads config.toml and then conf.d/*.toml in the same directory, in
 // lexical order; of a key that several files set the last one counts, lists as a
-// whole. No file at all is fine: every key has a default. What Load returns
+// whole. What the command line has ([Flags]) wins over them. No file at all is
+// fine: every key has a default. What Load returns
 // without an error can be used as it is. Errors tell all that is wrong at once,
 // each as "file:line: key: what is wrong and what would be right".
 //
 // # Types
 //
 //   - [Config]: what is configured, each key a field
-//   - [Origins]: which file set a key, for `crib config dump`
+//   - [Origins]: which file or flag set a key, for `crib config dump`
 //
 // # Invariants
 //

@@ -14,12 +14,13 @@ import (
 )
 
 // Origins tells where a key was set: by its name, such as "log.level", the file
-// and line, as "file:line". A key with its default is not in it.
+// and line, as "file:line", or the flag, as "--root". A key with its default is
+// not in it.
 type Origins map[string]string
 
 // problem is one thing that is wrong with the configuration.
 type problem struct {
-	place string // "file:line"; empty where no file is to blame
+	place string // "file:line" or a flag; empty where no file is to blame
 	key   string // empty where the file as a whole is wrong
 	text  string
 }
@@ -33,11 +34,17 @@ func (p problem) Error() string {
 // Unwrap returns the class of all such errors.
 func (p problem) Unwrap() error { return errdefs.ErrInvalidArgument }
 
-// Load reads the file at path and the drop-ins in conf.d beside it. A file or
-// directory that is missing is as good as an empty one. It returns all problems
-// joined, each of class ErrInvalidArgument; an error of another class says that a
-// file could not be read.
-func Load(path string) (Config, Origins, error) {
+// Flags are keys as the command line has them; "" stands for a flag that was not
+// given.
+type Flags struct {
+	Root, State, Listen, LogLevel, LogFormat string
+}
+
+// Load reads the file at path and the drop-ins in conf.d beside it, and puts the
+// flags over them. A file or directory that is missing is fine. It returns all
+// problems joined, each of class ErrInvalidArgument; an error of another class
+// says that a file could not be read.
+func Load(path string, flags Flags) (Config, Origins, error) {
 	files, err := dropIns(filepath.Join(filepath.Dir(path), "conf.d"))
 	if err != nil {
 		return Config{}, nil, fmt.Errorf("read configuration: %w", err)
@@ -52,13 +59,32 @@ func Load(path string) (Config, Origins, error) {
 		if err != nil {
 			return Config{}, nil, fmt.Errorf("read configuration: %w", err)
 		}
-		errs = append(errs, c.merge(document{file, text}, set))
+		errs = append(errs, merge(&c, document{file, text}, set))
 	}
-	c.derive(set)
-	if err := errors.Join(append(errs, c.validate(set))...); err != nil {
+	flags.apply(&c, set)
+	derive(&c, set)
+	if err := errors.Join(append(errs, validate(c, set))...); err != nil {
 		return Config{}, nil, err
 	}
 	return c, set, nil
+}
+
+// apply sets the flags that were given, and notes in set that they were.
+func (f Flags) apply(c *Config, set Origins) {
+	for _, flag := range []struct {
+		name, key, value string
+		field            *string
+	}{
+		{"--root", "root", f.Root, &c.Root},
+		{"--state", "state", f.State, &c.State},
+		{"--listen", "listen", f.Listen, &c.Listen},
+		{"--log-level", "log.level", f.LogLevel, &c.Log.Level},
+		{"--log-format", "log.format", f.LogFormat, &c.Log.Format},
+	} {
+		if flag.value != "" {
+			*flag.field, set[flag.key] = flag.value, flag.name
+		}
+	}
 }
 
 // dropIns lists the drop-ins in the order in which they are read. Hidden files
@@ -78,7 +104,7 @@ func dropIns(dir string) ([]string, error) {
 }
 
 // merge sets what a file says, and notes in set where.
-func (c *Config) merge(d document, set Origins) error {
+func merge(c *Config, d document, set Origins) error {
 	entries, err := d.entries()
 	if err != nil {
 		return err
@@ -90,7 +116,7 @@ func (c *Config) merge(d document, set Origins) error {
 	var errs []error
 	for _, e := range entries {
 		at := slices.IndexFunc(known, func(k key) bool { return k.name == e.key })
-		if err := c.take(e, known, at); err != nil {
+		if err := take(c, e, known, at); err != nil {
 			errs = append(errs, problem{place: d.place(e.line), key: e.key, text: err.Error()})
 		} else if at >= 0 {
 			set[e.key] = d.place(e.line)
@@ -100,7 +126,7 @@ func (c *Config) merge(d document, set Origins) error {
 }
 
 // take sets the key at an index of known to what an entry has; -1 stands for none.
-func (c *Config) take(e entry, known []key, at int) error {
+func take(c *Config, e entry, known []key, at int) error {
 	isTable := slices.ContainsFunc(known, func(k key) bool { return strings.HasPrefix(k.name, e.key+".") })
 	switch {
 	case at >= 0:
