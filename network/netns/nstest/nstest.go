@@ -1,10 +1,3 @@
-// Package nstest runs a package's tests in namespaces of their own, so that no
-// link, address, rule, mount or sysctl of theirs reaches the machine, and checks
-// after each test that nothing was left there.
-//
-// A test package that needs the kernel calls [Main] from its TestMain and
-// [Lab] at the start of each such test. With -short, or without root, those
-// tests are skipped and the others run as they are.
 package nstest
 
 import (

@@ -1,0 +1,280 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/crib-runtime/crib/ipam"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// repairTime is the time between two looks at the bridge and the rules.
+const repairTime = 4 * time.Second
+
+// apply makes the bridge, the sysctls and the firewall match what is in memory;
+// it is idempotent. The result goes into Status.
+func (n *Network) apply(ctx context.Context) error {
+	select {
+	case n.applying <- struct{}{}:
+		defer func() { <-n.applying }()
+	case <-ctx.Done():
+		return fmt.Errorf("applying network %s: %w", n.cfg.Name, ctx.Err())
+	}
+	subnets := n.mem.subnets(ipv6Available())
+	if len(subnets) == 0 || !n.mem.isRestored() {
+		return nil
+	}
+	onBridge := n.applyBridge(ctx, subnets)
+	onRules := n.applyRules(ctx, subnets)
+	n.mem.report(time.Now(), onBridge, onRules)
+	if err := errors.Join(onBridge, onRules); err != nil {
+		return fmt.Errorf("applying network %s: %w", n.cfg.Name, err)
+	}
+	return nil
+}
+
+// applyRules makes the firewall match.
+func (n *Network) applyRules(ctx context.Context, subnets []netip.Prefix) error {
+	if !n.mem.rulesAreFor(subnets) {
+		if err := n.firewall.SetNetworks(ctx, subnets, n.cfg.NoMasquerade); err != nil {
+			return err
+		}
+		n.mem.setRules(subnets)
+	}
+	return n.firewall.Ensure(ctx)
+}
+
+// applyBridge makes the bridge and the sysctls match.
+func (n *Network) applyBridge(ctx context.Context, subnets []netip.Prefix) error {
+	mtu := n.cfg.MTU
+	if mtu == 0 {
+		var err error
+		if mtu, err = uplinkMTU(); err != nil {
+			return err
+		}
+	}
+	n.loadBridgeFilter(ctx)
+	settings, err := hostSettings(subnets)
+	if err != nil {
+		return err
+	}
+	if err := n.set(settings, n.cfg.Sysctls); err != nil {
+		return err
+	}
+	br, made, err := n.ensureBridge(subnets, mtu)
+	if err != nil {
+		n.mem.setBridge(device{})
+		return err
+	}
+	n.mem.setBridge(device{index: br.Attrs().Index, mtu: mtu})
+	if made {
+		n.rejoin(br.Attrs().Index, mtu)
+	}
+	return n.applyGateways(br, subnets)
+}
+
+// set applies sysctls; the log tells which.
+func (n *Network) set(list []setting, record string) error {
+	changed, err := applySettings(list, record)
+	for _, s := range changed {
+		n.cfg.Log.Info("set sysctl", "network", n.cfg.Name, "sysctl", s.path, "value", s.value)
+	}
+	return err
+}
+
+// loadBridgeFilter tries to load br_netfilter where it is missing. Without it
+// Services do not work between pods of one node; Status says so.
+func (n *Network) loadBridgeFilter(ctx context.Context) {
+	if bridgeFilterLoaded() || n.mem.triedFilter() {
+		return
+	}
+	if out, err := exec.CommandContext(ctx, "modprobe", "br_netfilter").CombinedOutput(); err != nil {
+		n.cfg.Log.Warn("loading kernel module br_netfilter", "network", n.cfg.Name, "error", err, "output", string(out))
+	}
+}
+
+// bridgeFilterLoaded reports whether rules see what passes between bridge ports.
+func bridgeFilterLoaded() bool {
+	_, err := os.Stat(sysctlRoot + "net/bridge")
+	return err == nil
+}
+
+// marker is the alias of the bridge, which tells it from a stranger's.
+func (n *Network) marker() string { return "crib network " + n.cfg.Name }
+
+// ensureBridge returns the bridge, up, and whether it had to be made.
+func (n *Network) ensureBridge(subnets []netip.Prefix, mtu int) (br netlink.Link, made bool, err error) {
+	br, err = netlink.LinkByName(n.cfg.Link)
+	mac := podMAC([]netip.Prefix{gatewayPrefix(subnets[0])})
+	if isGone(err) {
+		if err := n.createBridge(mac, mtu); err != nil {
+			return nil, false, err
+		}
+		n.cfg.Log.Info("made bridge", "network", n.cfg.Name, "link", n.cfg.Link, "mtu", mtu)
+		made = true
+		br, err = netlink.LinkByName(n.cfg.Link)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("looking up bridge %s: %w", n.cfg.Link, err)
+	}
+	if err := n.checkOurs(br, mac); err != nil {
+		return nil, false, err
+	}
+	if err := n.set(bridgeSettings(n.cfg.Link, subnets), ""); err != nil {
+		return nil, false, err
+	}
+	if br.Attrs().Alias != n.marker() || br.Attrs().Flags&net.FlagUp == 0 {
+		err = n.raiseBridge()
+	}
+	return br, made, err
+}
+
+// checkOurs refuses a link that was not made by us for this network. One without
+// an alias but with our link address comes from a crash right after its making.
+func (n *Network) checkOurs(br netlink.Link, mac net.HardwareAddr) error {
+	a := br.Attrs()
+	if br.Type() == "bridge" && (a.Alias == n.marker() || a.Alias == "" && a.HardwareAddr.String() == mac.String()) {
+		return nil
+	}
+	return fmt.Errorf("using link %s as bridge of network %s: it is somebody else's %s (alias %q instead of %q); "+
+		"remove it, or give the network another link name: %w",
+		n.cfg.Link, n.cfg.Name, br.Type(), a.Alias, n.marker(), errdefs.ErrFailedPrecondition)
+}
+
+// createBridge makes the bridge. Its link address is given, so that it never
+// changes with the ports, and derived, so that it is the same after a repair.
+func (n *Network) createBridge(mac net.HardwareAddr, mtu int) error {
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+	var b batch
+	b.add("creating bridge "+n.cfg.Link, unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
+		nl.NewIfInfomsg(unix.AF_UNSPEC),
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(n.cfg.Link)),
+		nl.NewRtAttr(unix.IFLA_ADDRESS, mac),
+		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu))),
+		info,
+	)
+	return b.run()
+}
+
+// raiseBridge marks the bridge as ours and sets it up.
+func (n *Network) raiseBridge() error {
+	up := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	up.Flags, up.Change = unix.IFF_UP, unix.IFF_UP
+	var b batch
+	b.add("setting up bridge "+n.cfg.Link, unix.RTM_SETLINK, 0, up,
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(n.cfg.Link)),
+		nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(n.marker())),
+	)
+	return b.run()
+}
+
+// rejoin puts the links of all pods on a bridge that was made again. A pod whose
+// link is not there yet is fine; what else goes wrong is logged.
+func (n *Network) rejoin(index, mtu int) {
+	for _, pod := range n.mem.all() {
+		l := link{host: pod.host, alias: pod.alias, master: index, mtu: mtu}
+		if err := l.repair(); err != nil && !isGone(err) {
+			n.cfg.Log.Warn("putting a pod back on the bridge", "network", n.cfg.Name, "pod", pod.alias, "error", err)
+		}
+	}
+}
+
+// applyGateways gives the bridge the gateway address of each subnet, and takes
+// away those of subnets that are no more. New ones come first, so that no pod is
+// without.
+func (n *Network) applyGateways(br netlink.Link, subnets []netip.Prefix) error {
+	list, err := whole(func() ([]netlink.Addr, error) { return netlink.AddrList(br, netlink.FAMILY_ALL) })
+	if err != nil {
+		return fmt.Errorf("listing addresses of bridge %s: %w", n.cfg.Link, err)
+	}
+	have := prefixesOf(list)
+	var b batch
+	for _, s := range subnets {
+		if gw := gatewayPrefix(s); !slices.Contains(have, gw) {
+			n.cfg.Log.Info("adding gateway", "network", n.cfg.Name, "link", n.cfg.Link, "address", gw)
+			b.add("adding gateway "+gw.String(), unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE,
+				addressMessage(br.Attrs().Index, gw)...)
+		}
+	}
+	for _, p := range have {
+		if p == gatewayPrefix(p) && !p.Addr().IsLinkLocalUnicast() && !slices.Contains(subnets, p.Masked()) {
+			n.cfg.Log.Info("removing gateway", "network", n.cfg.Name, "link", n.cfg.Link, "address", p)
+			b.add("removing gateway "+p.String(), unix.RTM_DELADDR, 0, addressMessage(br.Attrs().Index, p)...)
+		}
+	}
+	return b.run()
+}
+
+// gatewayPrefix is the gateway's address with the length of its subnet.
+func gatewayPrefix(subnet netip.Prefix) netip.Prefix {
+	return netip.PrefixFrom(ipam.Gateway(subnet), subnet.Bits())
+}
+
+// prefixesOf converts what netlink lists.
+func prefixesOf(list []netlink.Addr) []netip.Prefix {
+	var out []netip.Prefix
+	for _, a := range list {
+		addr, ok := netip.AddrFromSlice(a.IP)
+		bits, _ := a.Mask.Size()
+		if ok {
+			out = append(out, netip.PrefixFrom(addr.Unmap(), bits))
+		}
+	}
+	return out
+}
+
+// deleteBridge deletes the bridge if it is there and ours.
+func (n *Network) deleteBridge() error {
+	br, err := netlink.LinkByName(n.cfg.Link)
+	if isGone(err) {
+		return nil
+	}
+	if err == nil && br.Attrs().Alias != n.marker() {
+		return nil // somebody else's
+	}
+	if err == nil {
+		err = netlink.LinkDel(br)
+	}
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("deleting bridge %s: %w", n.cfg.Link, err)
+	}
+	return nil
+}
+
+// repairing applies again and again, and when it is woken, until ctx ends.
+func (n *Network) repairing(ctx context.Context) {
+	tick := time.NewTicker(repairTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-n.wake:
+		}
+		err := n.apply(ctx)
+		if ctx.Err() == nil && n.mem.isNews(err) {
+			n.cfg.Log.Warn("repairing network", "network", n.cfg.Name, "error", err)
+		}
+		n.allowFreed()
+	}
+}
+
+// poke wakes repairing.
+func (n *Network) poke() {
+	select {
+	case n.wake <- struct{}{}:
+	default: // it is awake already
+	}
+}

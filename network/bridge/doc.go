@@ -1,0 +1,61 @@
+// Package bridge is the network that crib has built in: a bridge with a veth for
+// each pod, addresses from the node's pod CIDRs, host ports and masquerading by a
+// firewall.
+//
+// # Promise
+//
+// Attach makes the kernel match a planned attachment, whatever it finds; Detach
+// undoes one whatever is missing, and returns before the kernel has finished. A
+// bridge, an address, a sysctl or a rule that somebody breaks is repaired within
+// seconds. A change of the CIDRs does not disturb the pods of the old ones. What
+// is not ours is not touched: a foreign bridge is refused, former sysctl values
+// are kept in a file and Reset gives them back.
+//
+// # Types
+//
+// A [Network] is made from a [Config] and a [Firewall]. Its verbs are those of
+// package network; beside them [Network.SetCIDRs] feeds it, [Network.Serve] runs
+// it and [Network.Ranges] tells its numbers.
+//
+// # What is where
+//
+//	crib0                  the bridge; alias "crib network <name>"; the gateways' addresses
+//	crib<11 hex digits>    a pod's link, the host's end; alias "<namespace>/<name> <id>"
+//	eth0, in the pod       the pod's end; 0a:58: and the IPv4 address is its link address
+//	<Dir>/<address>        host-local's reservations, a mirror
+//	<Sysctls>              the host's values before ours
+//
+// # Invariants
+//
+//   - An address is in memory for a pod before its file is made, in the pod's
+//     record before it is in the kernel, and free only after its link is down and
+//     its host ports are closed.
+//   - No dump, poll or sleep on the way of a pod: two batches of netlink messages.
+//   - A subnet keeps its gateway, and is masqueraded, as long as it has a pod.
+//   - Before Restore nothing is changed in the kernel.
+//
+// # Crash
+//
+// What is in the kernel goes on working. Restore takes over what the records
+// name and deletes links of ours that none names. A bridge without an alias, from
+// a crash right after its making, is recognised by its link address.
+//
+// # Decisions
+//
+// 1. Batches of our own instead of the calls of a library. Context: the library
+// needs three messages and two look-ups for a port of a bridge. Consequence: a
+// hundred lines in batch.go; the library does what is not on the way of a pod.
+//
+// 2. Detach sets the host's end down and leaves the deletion to the end of the
+// namespace: deleting by hand waits for RCU, 16 to 32 ms each. What stays longer
+// than two seconds is deleted in groups, and the log names who holds it.
+//
+// 3. Repair looks every four seconds instead of listening for changes. Context:
+// sysctls send no messages, and a lost message must not matter. Rejected: both.
+//
+// 4. The link address of the bridge is derived from its first gateway: stable
+// over its ports and over a repair, without a file.
+//
+// 5. route_localnet is on for the bridge, never for an uplink, so that host ports
+// answer on 127.0.0.1; the firewall drops what pods send there.
+package bridge

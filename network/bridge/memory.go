@@ -1,0 +1,235 @@
+package bridge
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/crib-runtime/crib/ipam/hostlocal"
+	"github.com/crib-runtime/crib/network"
+)
+
+// memory is what a Network knows besides its addresses.
+type memory struct {
+	mu       sync.Mutex          // guards everything below
+	cidrs    cidrs               // for new pods
+	pods     map[string]attached // by pod id: planned or attached
+	leaving  map[string]leaver   // by name of the host's end: down, not yet gone
+	refused  map[netip.Addr]bool // reserved by others
+	device   device
+	health   health
+	restored bool // pods are known, so that what is not theirs may go
+}
+
+// cidrs are the ranges for new pods.
+type cidrs struct {
+	served   []netip.Prefix
+	unserved []netip.Prefix // given, but the host has no IPv6
+}
+
+// attached is what has to be known of a pod to make the bridge right for it.
+type attached struct {
+	addrs       []netip.Prefix
+	host, alias string // of the host's end
+}
+
+// leaver is a host's end that the kernel is to delete.
+type leaver struct {
+	since time.Time
+	netns uint64 // inode of the pod's network namespace; 0 if unknown
+}
+
+// device is the bridge as it was seen last; zero if it is not there.
+type device struct {
+	index int
+	mtu   int // for new links
+}
+
+// newMemory returns an empty one.
+func newMemory() memory {
+	return memory{
+		pods:    map[string]attached{},
+		leaving: map[string]leaver{},
+		refused: map[netip.Addr]bool{},
+	}
+}
+
+// setRanges notes the ranges for new pods.
+func (m *memory) setRanges(served, unserved []netip.Prefix) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cidrs = cidrs{masked(served), masked(unserved)}
+}
+
+// masked returns the prefixes without their host bits.
+func masked(list []netip.Prefix) []netip.Prefix {
+	out := make([]netip.Prefix, len(list))
+	for i, p := range list {
+		out[i] = p.Masked()
+	}
+	return out
+}
+
+// ranges returns the ranges for new pods.
+func (m *memory) ranges() (served, unserved []netip.Prefix) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cidrs.served, m.cidrs.unserved
+}
+
+// subnets returns the ranges for new pods, then those of former times that pods
+// still live in, less what the host cannot run.
+func (m *memory) subnets(ipv6 bool) []netip.Prefix {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	former := map[netip.Prefix]struct{}{}
+	for _, pod := range m.pods {
+		for _, a := range pod.addrs {
+			if subnet := a.Masked(); !slices.Contains(m.cidrs.served, subnet) {
+				former[subnet] = struct{}{}
+			}
+		}
+	}
+	all := slices.Concat(m.cidrs.served, slices.SortedFunc(maps.Keys(former), netip.Prefix.Compare))
+	return slices.DeleteFunc(all, func(p netip.Prefix) bool { return p.Addr().Is6() && !ipv6 })
+}
+
+// known reports whether the pod has been planned or restored.
+func (m *memory) known(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.pods[id]
+	return ok
+}
+
+// restore notes that all pods are known.
+func (m *memory) restore() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.restored = true
+}
+
+// isRestored reports whether all pods are known.
+func (m *memory) isRestored() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.restored
+}
+
+// refuse notes an address that somebody else has reserved.
+func (m *memory) refuse(addr netip.Addr) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refused[addr] = true
+}
+
+// freed returns, and forgets, the refused addresses that have no reservation any more.
+func (m *memory) freed(entries []hostlocal.Entry) []netip.Addr {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var free []netip.Addr
+	for addr := range m.refused {
+		if !slices.ContainsFunc(entries, func(e hostlocal.Entry) bool { return e.Addr == addr }) {
+			free = append(free, addr)
+			delete(m.refused, addr)
+		}
+	}
+	return free
+}
+
+// add notes a pod, and that the name of its link is wanted again.
+func (m *memory) add(id string, att network.Attachment, alias string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pods[id] = attached{addrs: att.Addresses, host: att.HostInterface, alias: alias}
+	delete(m.leaving, att.HostInterface)
+}
+
+// remove forgets a pod, and notes its link as leaving if it was there. It reports
+// whether the pod was the last one of a former range.
+func (m *memory) remove(id, host string, l *leaver) (last bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pod := m.pods[id]
+	delete(m.pods, id)
+	if l != nil {
+		m.leaving[host] = *l
+	}
+	for _, a := range pod.addrs {
+		last = last || !m.inUseLocked(a.Masked())
+	}
+	return last
+}
+
+// inUseLocked reports whether a subnet is a range for new pods or has a pod.
+func (m *memory) inUseLocked(subnet netip.Prefix) bool {
+	if slices.Contains(m.cidrs.served, subnet) {
+		return true
+	}
+	for _, pod := range m.pods {
+		if slices.ContainsFunc(pod.addrs, func(a netip.Prefix) bool { return a.Masked() == subnet }) {
+			return true
+		}
+	}
+	return false
+}
+
+// all returns a copy of the pods.
+func (m *memory) all() map[string]attached {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.pods)
+}
+
+// reset forgets everything and returns the pods that there were.
+func (m *memory) reset() map[string]attached {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pods := m.pods
+	m.pods, m.leaving, m.device = map[string]attached{}, map[string]leaver{}, device{}
+	return pods
+}
+
+// bridge returns the bridge as it was seen last.
+func (m *memory) bridge() device {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.device
+}
+
+// setBridge notes the bridge.
+func (m *memory) setBridge(d device) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.device = d
+}
+
+// overdue returns the links that have been leaving since before the time given.
+func (m *memory) overdue(before time.Time) map[string]leaver {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	late := map[string]leaver{}
+	for name, l := range m.leaving {
+		if l.since.Before(before) {
+			late[name] = l
+		}
+	}
+	return late
+}
+
+// isLeaving reports whether the link is still to be deleted.
+func (m *memory) isLeaving(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.leaving[name]
+	return ok
+}
+
+// left notes that a link is gone.
+func (m *memory) left(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.leaving, name)
+}
