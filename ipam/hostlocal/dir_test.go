@@ -16,7 +16,7 @@ import (
 	"github.com/containernetworking/plugins/plugins/ipam/host-local/backend/disk"
 )
 
-var (
+var ( //nolint:gochecknoglobals // two constants that Go cannot write as such
 	v4 = netip.MustParseAddr("10.88.0.7")
 	v6 = netip.MustParseAddr("fd00:0:0:1::7")
 )

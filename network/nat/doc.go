@@ -18,7 +18,8 @@
 //	Publish    into the kernel; UDP flows that lead elsewhere are forgotten
 //	Unpublish  out of the kernel and out of memory
 //
-// At start comes [Table.Restore], and [Table.Ensure] now and then.
+// At start come [Table.SetNetworks] and [Table.Restore], and [Table.Ensure] every
+// few seconds.
 //
 // # The table
 //
@@ -68,4 +69,9 @@
 // 5. A lock that is a channel with one token, apart from the mutex of memory.
 // Context: a transaction can wait for another program's for seconds. Consequence:
 // Reserve never waits for the kernel, the others give up when their ctx ends.
+//
+// 6. An ordinary table, not one with the flags owner and persist. Context: those
+// survive `nft flush ruleset`. Rejected for now: the library cannot set them,
+// the kernel is new that can, and no person could edit the table in an emergency.
+// Consequence: after a flush host ports are gone until the next Ensure.
 package nat

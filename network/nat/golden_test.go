@@ -100,7 +100,7 @@ func addrs(texts ...string) []netip.Addr {
 	return out
 }
 
-// mapping reads "tcp 80:8080" or "tcp 192.0.2.1 80:8080".
+// mapping returns one host port. An empty host stands for every address.
 func mapping(proto network.Protocol, host string, hostPort, containerPort uint16) network.PortMapping {
 	m := network.PortMapping{Protocol: proto, HostPort: hostPort, ContainerPort: containerPort}
 	if host != "" {

@@ -44,7 +44,8 @@ func newLab(t *testing.T) *lab {
 	l := &lab{t: t}
 	sysctl(t, "net/ipv4/ip_forward", "1")
 	sysctl(t, "net/ipv6/conf/all/forwarding", "1")
-	bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
+	snooping := false // there is no querier
+	bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs(), MulticastSnooping: &snooping}
 	bridge.Name = "crib0"
 	must(t, netlink.LinkAdd(bridge))
 	t.Cleanup(func() { must(t, netlink.LinkDel(bridge)) })
@@ -111,6 +112,7 @@ func (h host) do(t *testing.T, fn func() error) {
 func setUp(t *testing.T, link string, addresses ...string) {
 	l, err := netlink.LinkByName(link)
 	must(t, err)
+	sysctl(t, "net/ipv6/conf/"+link+"/accept_dad", "0") // else the first neighbour solicitations wait
 	for _, text := range addresses {
 		addr, err := netlink.ParseAddr(text)
 		must(t, err)

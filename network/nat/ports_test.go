@@ -10,7 +10,7 @@ import (
 	"github.com/crib-runtime/crib/network"
 )
 
-var both = []string{"10.9.0.2", "fd09::2"} //nolint:gochecknoglobals // a constant
+func both() []string { return []string{"10.9.0.2", "fd09::2"} }
 
 func reserve(b *book, pod string, addresses []string, ports ...network.PortMapping) error {
 	return b.reserve(pod, Ports{ports, addrs(addresses...)})
@@ -34,8 +34,8 @@ func TestPortOfAnotherPodIsRefusedByName(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBook()
-			must(t, reserve(b, "pod1", both, c.first))
-			err := reserve(b, "pod2", both, c.then)
+			must(t, reserve(b, "pod1", both(), c.first))
+			err := reserve(b, "pod2", both(), c.then)
 			if errdefs.IsAlreadyExists(err) != c.conflict || !c.conflict && err != nil {
 				t.Fatal(err)
 			}
@@ -49,17 +49,17 @@ func TestPortOfAnotherPodIsRefusedByName(t *testing.T) {
 func TestReserveIsIdempotentAndReplaces(t *testing.T) {
 	b := newBook()
 	for range 2 {
-		must(t, reserve(b, "pod1", both, mapping(network.TCP, "", 80, 8080)))
+		must(t, reserve(b, "pod1", both(), mapping(network.TCP, "", 80, 8080)))
 	}
-	must(t, reserve(b, "pod1", both, mapping(network.TCP, "", 81, 8080)))
-	must(t, reserve(b, "pod2", both, mapping(network.TCP, "", 80, 8080)))
-	if err := reserve(b, "pod1", both, mapping(network.TCP, "", 82, 1), mapping(network.TCP, "", 80, 1)); !errdefs.IsAlreadyExists(err) {
+	must(t, reserve(b, "pod1", both(), mapping(network.TCP, "", 81, 8080)))
+	must(t, reserve(b, "pod2", both(), mapping(network.TCP, "", 80, 8080)))
+	if err := reserve(b, "pod1", both(), mapping(network.TCP, "", 82, 1), mapping(network.TCP, "", 80, 1)); !errdefs.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	if err := reserve(b, "pod3", both, mapping(network.TCP, "", 81, 1)); !errdefs.IsAlreadyExists(err) {
+	if err := reserve(b, "pod3", both(), mapping(network.TCP, "", 81, 1)); !errdefs.IsAlreadyExists(err) {
 		t.Error("a refused call took away what the pod had:", err)
 	}
-	must(t, reserve(b, "pod3", both, mapping(network.TCP, "", 82, 1)))
+	must(t, reserve(b, "pod3", both(), mapping(network.TCP, "", 82, 1)))
 	b.release("pod1")
 	b.release("pod2")
 	b.release("pod3")
@@ -75,7 +75,7 @@ func TestMappingsThatCannotBeAreRefused(t *testing.T) {
 		"container port": {mapping(network.TCP, "", 80, 0)},
 		"twice":          {mapping(network.TCP, "", 80, 80), mapping(network.TCP, "", 80, 81)},
 	} {
-		if err := reserve(newBook(), "pod1", both, ports...); !errdefs.IsInvalidArgument(err) {
+		if err := reserve(newBook(), "pod1", both(), ports...); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -158,17 +158,58 @@ func TestDeleteIsIdempotentAndEnsureMakesTheTableAgain(t *testing.T) {
 	wantGolden(t, "ports")
 }
 
-func TestTableThatCannotBeBuiltIsUnhealthyUntilItCan(t *testing.T) {
-	table := filled(t)
+// broken makes the kernel refuse the table until the function is called that it returns.
+func broken(table *Table) (repair func()) {
 	name := table.kernel.schema.table.Name
 	table.kernel.schema.table.Name = strings.Repeat("x", 300) // the kernel's limit is 255
-	if err := table.Ensure(t.Context()); err == nil || table.Healthy() == nil {
-		t.Error("no error:", err, table.Healthy())
+	return func() { table.kernel.schema.table.Name = name }
+}
+
+func TestTableThatCannotBeBuiltIsUnhealthyUntilItCan(t *testing.T) {
+	table := filled(t)
+	repair := broken(table)
+	for range 2 {
+		if err := table.Ensure(t.Context()); err == nil || table.Healthy() == nil {
+			t.Error("no error:", err, table.Healthy())
+		}
 	}
-	table.kernel.schema.table.Name = name
+	repair()
 	must(t, table.Ensure(t.Context()))
 	must(t, table.Healthy())
 	wantGolden(t, "ports")
+}
+
+func TestFailedPublishIsUndoneByUnpublish(t *testing.T) {
+	table := filled(t)
+	repair := broken(table)
+	ports := []network.PortMapping{mapping(network.TCP, "", 9, 9)}
+	must(t, table.Reserve("pod2", ports, addrs("10.9.0.3")))
+	if err := table.Publish(t.Context(), "pod2"); err == nil || !strings.Contains(err.Error(), "pod2") {
+		t.Error(err)
+	}
+	if err := table.Unpublish(t.Context(), "pod2"); err == nil {
+		t.Error("the kernel refuses and Unpublish does not say so")
+	}
+	if err := table.Reserve("pod3", ports, addrs("10.9.0.4")); !errdefs.IsAlreadyExists(err) {
+		t.Error("the port was given away although it may still lead to pod2:", err)
+	}
+	repair()
+	must(t, table.Unpublish(t.Context(), "pod2"))
+	wantGolden(t, "ports")
+	must(t, table.Reserve("pod3", ports, addrs("10.9.0.4")))
+}
+
+func TestFailedUnpublishIsDoneByTheNextOne(t *testing.T) {
+	table := open(t)
+	setNetworks(t, table)
+	publish(t, table, "pod1", everyKind(), "10.9.0.2", "fd09::2")
+	repair := broken(table)
+	if err := table.Unpublish(t.Context(), "pod1"); err == nil {
+		t.Error("the kernel refuses and Unpublish does not say so")
+	}
+	repair()
+	must(t, table.Unpublish(t.Context(), "pod1"))
+	wantGolden(t, "empty")
 }
 
 func TestPublishGivesUpItsTurnWhenItsContextEnds(t *testing.T) {
@@ -194,16 +235,21 @@ func TestNetworksThatAreNoPrefixesAreRefused(t *testing.T) {
 	}
 }
 
-// More elements than a message holds, and more bytes than the usual buffers.
-func TestThousandsOfPortsAreOneTransaction(t *testing.T) {
-	table := open(t)
+// many returns the records of n pods.
+func many(n int) map[string]Ports {
 	pods := map[string]Ports{}
-	for i := range 3000 {
+	for i := range n {
 		addr := netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)})
 		ports := []network.PortMapping{mapping(network.TCP, "", uint16(10000+i), 80), mapping(network.UDP, "192.0.2.1", uint16(10000+i), 80)}
 		pods[fmt.Sprint("pod", i)] = Ports{ports, []netip.Addr{addr}}
 	}
-	must(t, table.Restore(t.Context(), pods))
+	return pods
+}
+
+// More elements than a message holds, and more bytes than the usual buffers.
+func TestThousandsOfPortsAreOneTransaction(t *testing.T) {
+	table := open(t)
+	must(t, table.Restore(t.Context(), many(3000)))
 	if difference, err := table.kernel.compare(table.wanted()); difference != "" || err != nil {
 		t.Error(difference, err)
 	}
@@ -213,11 +259,15 @@ func TestPodsAtTheSameTimeDoNotDisturbEachOther(t *testing.T) {
 	table := filled(t)
 	var wg sync.WaitGroup
 	for i := range 8 {
+		proto := network.TCP
+		if i == 0 {
+			proto = network.UDP // whose flows are walked through at each step
+		}
 		wg.Go(func() {
 			pod, addr := fmt.Sprint("busy", i), netip.AddrFrom4([4]byte{10, 9, 1, byte(i)})
 			for range 20 {
 				err := errors.Join(
-					table.Reserve(pod, []network.PortMapping{mapping(network.UDP, "", uint16(1000+i), 80)}, []netip.Addr{addr}),
+					table.Reserve(pod, []network.PortMapping{mapping(proto, "", uint16(1000+i), 80)}, []netip.Addr{addr}),
 					table.Publish(t.Context(), pod),
 					table.Ensure(t.Context()),
 					table.Unpublish(t.Context(), pod))
@@ -240,5 +290,25 @@ func BenchmarkPublishAndUnpublish(b *testing.B) {
 				must(b, table.Unpublish(b.Context(), "pod2"))
 			}
 		})
+	}
+}
+
+func BenchmarkEnsure(b *testing.B) {
+	for _, pods := range []int{10, 1000} {
+		b.Run(fmt.Sprint(pods, "pods"), func(b *testing.B) {
+			table := open(b)
+			must(b, table.Restore(b.Context(), many(pods)))
+			for b.Loop() {
+				must(b, table.Ensure(b.Context()))
+			}
+		})
+	}
+}
+
+func BenchmarkRestore(b *testing.B) {
+	table := open(b)
+	pods := many(1000)
+	for b.Loop() {
+		must(b, table.Restore(b.Context(), pods))
 	}
 }

@@ -42,10 +42,10 @@ type Table struct {
 }
 
 // Open returns the table after a trial whether this kernel can hold it; nothing
-// is changed. At start call Restore before anything else that speaks to the
-// kernel, since the others take an empty memory at its word. ErrUnavailable: the
-// kernel lacks something. The caller closes the table, which leaves the kernel's
-// as it is.
+// is changed. At start call SetNetworks, which leaves a former process's host
+// ports alone, then Restore; anything else before Restore takes the empty memory
+// at its word and removes them. ErrUnavailable: the kernel lacks something. The
+// caller closes the table, which leaves the kernel's as it is.
 func Open(cfg Config) (*Table, error) {
 	if cfg.Table == "" {
 		cfg.Table = network.Prefix

@@ -180,10 +180,15 @@ func TestUDPClientThatCameTooEarlyIsServed(t *testing.T) {
 	l := newLab(t)
 	l.pod1.serveUDP(t, "pod1", ":5353")
 	host{}.serveUDP(t, "node", ":53")
-	flow := l.outside.dialUDP(t, node4+":53")
-	wantAnswer(t, "before", flow.ask(t), "node "+outside4)
-	publish(t, l.table, "pod1", []network.PortMapping{mapping(network.UDP, "", 53, 5353)}, "10.9.0.2")
-	wantAnswer(t, "after", flow.ask(t), "pod1 "+outside4)
+	ports := []network.PortMapping{mapping(network.UDP, "", 53, 5353)}
+	for _, c := range []struct{ to, source string }{{node4 + ":53", outside4}, {"[" + node6 + "]:53", outside6}} {
+		flow := l.outside.dialUDP(t, c.to)
+		wantAnswer(t, "before", flow.ask(t), "node "+c.source)
+		publish(t, l.table, "pod1", ports, "10.9.0.2", "fd09::2")
+		wantAnswer(t, "after", flow.ask(t), "pod1 "+c.source)
+		must(t, l.table.Unpublish(t.Context(), "pod1"))
+		wantAnswer(t, "at last", flow.ask(t), "node "+c.source)
+	}
 }
 
 func TestPublishKeepsFlowsThatAreNotItsOwn(t *testing.T) {
