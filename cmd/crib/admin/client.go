@@ -1,0 +1,52 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+)
+
+// Client asks a daemon by its socket.
+type Client struct {
+	Socket string
+}
+
+// Pods returns all pods.
+func (c Client) Pods(ctx context.Context) (pods []Pod, err error) {
+	return pods, c.get(ctx, "/v1/pods", &pods)
+}
+
+// Networks returns all networks.
+func (c Client) Networks(ctx context.Context) (networks []Network, err error) {
+	return networks, c.get(ctx, "/v1/networks", &networks)
+}
+
+// Version returns what runs.
+func (c Client) Version(ctx context.Context) (version Version, err error) {
+	return version, c.get(ctx, "/v1/version", &version)
+}
+
+func (c Client) get(ctx context.Context, path string, value any) error {
+	var dialer net.Dialer
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return dialer.DialContext(ctx, "unix", c.Socket)
+	}}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://crib"+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return fmt.Errorf("ask the daemon at %s (does `crib serve` run?): %w", c.Socket, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1024))
+		return fmt.Errorf("the daemon at %s answers %s: %s", c.Socket, resp.Status, text)
+	}
+	return json.NewDecoder(resp.Body).Decode(value)
+}

@@ -1,0 +1,60 @@
+package admin
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/crib-runtime/crib/network"
+)
+
+// Source is what the API shows; the daemon implements it. All of it is answered
+// from memory.
+type Source interface {
+	Version() string
+	Pods() []Pod
+	Networks() []Network
+}
+
+// Pod is one pod as the API shows it.
+type Pod struct {
+	ID          string               `json:"id"`
+	Namespace   string               `json:"namespace"`
+	Name        string               `json:"name"`
+	UID         string               `json:"uid"`
+	State       string               `json:"state"`
+	CreatedAt   time.Time            `json:"createdAt"`
+	IPs         []netip.Addr         `json:"ips"`
+	Attachments []network.Attachment `json:"attachments"`
+	InitPID     uint32               `json:"initPID,omitempty"`
+	Timeline    []Stage              `json:"timeline"`
+	Owed        string               `json:"owed,omitempty"` // the error of the last attempt at its teardown
+}
+
+// Stage is one step of a pod's start.
+type Stage struct {
+	Name   string  `json:"name"`
+	Millis float64 `json:"ms"`
+}
+
+// Network is one network as the API shows it.
+type Network struct {
+	Name   string         `json:"name"`
+	Driver string         `json:"driver"`
+	Used   bool           `json:"used"` // new pods get it
+	Status network.Status `json:"status"`
+	Ranges []Range        `json:"ranges"`
+}
+
+// Range is a range of addresses. Free is not exact above a million million.
+type Range struct {
+	CIDR    netip.Prefix `json:"cidr"`
+	Gateway netip.Addr   `json:"gateway"`
+	Used    uint64       `json:"used"`
+	Free    uint64       `json:"free"`
+}
+
+// Version is what runs.
+type Version struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+}

@@ -1,0 +1,153 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"github.com/crib-runtime/crib/cmd/crib/admin"
+	"github.com/crib-runtime/crib/cmd/crib/config"
+	"github.com/crib-runtime/crib/network/netns"
+	"github.com/crib-runtime/crib/sandbox"
+	"github.com/crib-runtime/crib/sandbox/engine"
+	"github.com/crib-runtime/crib/sandbox/files"
+	"github.com/crib-runtime/crib/sandbox/store"
+)
+
+// Daemon is all of crib in one process.
+type Daemon struct {
+	cfg     config.Config
+	version string
+	log     *slog.Logger
+	store   *store.Store
+	engine  *engine.Engine
+	nets    *networks
+	pods    *sandbox.Manager
+	metrics *admin.Metrics
+	ready   atomic.Bool
+}
+
+// Open makes the parts of a daemon. It is an error if another one has the root.
+func Open(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*Daemon, error) {
+	d := &Daemon{cfg: cfg, version: version, log: log}
+	err := d.open(ctx)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Daemon) open(ctx context.Context) (err error) {
+	if err := os.MkdirAll(d.cfg.State, 0o711); err != nil {
+		return err
+	}
+	if d.store, err = store.Open(d.cfg.Root); err != nil {
+		return err
+	}
+	if err := netns.Share(d.cfg.Network.NetnsDir); err != nil {
+		return fmt.Errorf("prepare %s for the pins of namespaces: %w", d.cfg.Network.NetnsDir, err)
+	}
+	if d.nets, err = openNetworks(d.cfg, d.store, d.log); err != nil {
+		return err
+	}
+	if d.engine, err = d.openEngine(ctx); err != nil {
+		return fmt.Errorf("open the engine: %w", err)
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	d.pods = sandbox.New(sandbox.Config{
+		Networks: d.nets.drivers(),
+		Choose:   d.nets.choose,
+		Pinner:   pinner{dir: d.cfg.Network.NetnsDir},
+		Files:    files.Pods{Root: filepath.Join(d.cfg.State, "pods")},
+		Engine:   inits{engine: d.engine, systemd: d.SystemdCgroup()},
+		Store:    d.store,
+		BootID:   strings.TrimSpace(string(boot)),
+		NetnsDir: d.cfg.Network.NetnsDir,
+		Process:  d.process(),
+		Log:      d.log,
+		Observe:  func(stage string, took duration) { d.metrics.Stage(stage, took) },
+	})
+	d.metrics = admin.NewMetrics(d)
+	return nil
+}
+
+// openEngine opens containerd, ours or the one of the configuration.
+func (d *Daemon) openEngine(ctx context.Context) (*engine.Engine, error) {
+	shim, err := beside(d.cfg.Engine.Shim, "crib-shim")
+	if err != nil {
+		return nil, err
+	}
+	init, err := beside(d.cfg.Engine.Init, "crib-init")
+	if err != nil {
+		return nil, err
+	}
+	return engine.Open(ctx, engine.Config{
+		Root:          filepath.Join(d.cfg.Root, "engine"),
+		State:         filepath.Join(d.cfg.State, "engine"),
+		Address:       d.cfg.Engine.Address,
+		Listen:        d.cfg.Engine.Listen,
+		Shim:          shim,
+		Init:          init,
+		OCIRuntime:    d.cfg.Engine.OCIRuntime,
+		SystemdCgroup: d.SystemdCgroup(),
+		Log:           d.log.With("part", "engine"),
+	})
+}
+
+// beside returns the path of a program that the configuration names, or of the
+// one that was installed beside this program.
+func beside(path, name string) (string, error) {
+	if path != "" {
+		return path, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(filepath.Dir(self), name), nil
+}
+
+// cadvisorSocket is where the kubelet's cAdvisor looks for containerd. What it
+// finds there it asks for the process of each sandbox.
+const cadvisorSocket = "/run/containerd/containerd.sock"
+
+// process says which pods get an init.
+func (d *Daemon) process() string {
+	if d.cfg.Sandbox.Process == "auto" && d.cfg.Engine.Listen == cadvisorSocket {
+		return "always"
+	}
+	return d.cfg.Sandbox.Process
+}
+
+// SystemdCgroup tells whether systemd makes the cgroups: where it is the init,
+// unless the configuration says otherwise.
+func (d *Daemon) SystemdCgroup() bool {
+	if d.cfg.Sandbox.CgroupDriver != "auto" {
+		return d.cfg.Sandbox.CgroupDriver == "systemd"
+	}
+	_, err := os.Lstat("/run/systemd/system") // as sd_booted(3)
+	return err == nil
+}
+
+// Close ends the parts and leaves the pods alone. [Daemon.Serve] calls it.
+func (d *Daemon) Close() error {
+	var errs []error
+	if d.engine != nil {
+		errs = append(errs, d.engine.Close())
+	}
+	if d.nets != nil {
+		errs = append(errs, d.nets.close())
+	}
+	if d.store != nil {
+		errs = append(errs, d.store.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,179 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/crib-runtime/crib/cmd/crib/config"
+	"github.com/crib-runtime/crib/network"
+	"github.com/crib-runtime/crib/network/bridge"
+	"github.com/crib-runtime/crib/network/cni"
+	"github.com/crib-runtime/crib/network/nat"
+	"github.com/crib-runtime/crib/sandbox"
+	"github.com/crib-runtime/crib/sandbox/store"
+)
+
+// The names by which attachments know their drivers.
+const (
+	driverBridge = "bridge"
+	driverCNI    = "cni"
+)
+
+// builtin is the name of the built-in network.
+const builtin = "crib"
+
+// cidrFact is the name under which the store keeps the kubelet's CIDRs.
+const cidrFact = "network"
+
+// networks are the drivers, and which of them new pods get.
+type networks struct {
+	cfg    config.Network
+	store  *store.Store
+	log    *slog.Logger
+	table  *nat.Table
+	bridge *bridge.Network
+	cni    *cni.Networks
+
+	mu      sync.Mutex // held while CIDRs change; guards relayed
+	relayed cidrs
+}
+
+// cidrs is how the store keeps them.
+type cidrs struct {
+	PodCIDRs []netip.Prefix `json:"podCIDRs"`
+}
+
+func openNetworks(cfg config.Config, st *store.Store, log *slog.Logger) (*networks, error) {
+	n := &networks{cfg: cfg.Network, store: st, log: log}
+	var err error
+	if n.table, err = nat.Open(nat.Config{Table: builtin, Bridge: n.cfg.Bridge, Log: log}); err != nil {
+		return nil, fmt.Errorf("open the nftables table: %w", err)
+	}
+	if n.bridge, err = bridge.Open(bridge.Config{
+		Name:         builtin,
+		Link:         n.cfg.Bridge,
+		MTU:          n.cfg.MTU,
+		Dir:          filepath.Join(cfg.State, "networks", builtin),
+		Sysctls:      filepath.Join(cfg.State, "sysctls.json"),
+		NoMasquerade: n.cfg.NoMasquerade,
+		Log:          log,
+	}, n.table); err != nil {
+		return nil, fmt.Errorf("open the built-in network: %w", err)
+	}
+	if n.cni, err = cni.Open(cni.Config{
+		ConfDir:  n.cfg.CNI.ConfDir,
+		BinDirs:  n.cfg.CNI.BinDirs,
+		CacheDir: filepath.Join(cfg.State, "cni"),
+		Only:     only(n.cfg.Primary),
+		Timeout:  n.cfg.CNI.Timeout,
+		Log:      log,
+	}); err != nil {
+		return nil, fmt.Errorf("open the networks of CNI: %w", err)
+	}
+	return n, nil
+}
+
+// only returns the one conflist that the configuration chose, "" for no choice.
+func only(primary string) string {
+	if primary == "auto" || primary == "builtin" {
+		return ""
+	}
+	return primary
+}
+
+func (n *networks) close() error { return n.table.Close() }
+
+func (n *networks) drivers() map[string]sandbox.Network {
+	return map[string]sandbox.Network{driverBridge: n.bridge, driverCNI: n.cni}
+}
+
+// choose returns the drivers of a new pod. The built-in network is the pod's
+// first where the configuration says so, with every conflist beside it; where
+// there is a conflist and no such word, the conflists are all.
+func (n *networks) choose() []string {
+	conflists := len(n.cni.Names()) > 0
+	switch {
+	case n.cfg.Primary == "builtin" && conflists:
+		return []string{driverBridge, driverCNI}
+	case n.cfg.Primary == "builtin", n.cfg.Primary == "auto" && !conflists:
+		return []string{driverBridge}
+	}
+	return []string{driverCNI}
+}
+
+// start gives the built-in network its ranges: those of the configuration, else
+// what the kubelet gave last.
+func (n *networks) start(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.store.Fact(cidrFact, &n.relayed); err != nil {
+		n.log.Error("the pod CIDRs that the kubelet gave cannot be read; it gives them again when it restarts", "error", err)
+	}
+	ranges := n.cfg.CIDRs
+	if len(ranges) == 0 {
+		ranges = n.relayed.PodCIDRs
+	}
+	if len(ranges) == 0 {
+		return nil
+	}
+	return n.bridge.SetCIDRs(ctx, ranges)
+}
+
+// relay takes the CIDRs of the kubelet. They are on disk before they are used:
+// the kubelet does not repeat them for a runtime that restarts.
+func (n *networks) relay(ctx context.Context, ranges []netip.Prefix) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.cfg.CIDRs) > 0 {
+		if !slices.Equal(ranges, n.cfg.CIDRs) {
+			n.log.Warn("the kubelet's pod CIDRs are not used: network.cidrs is set", "kubelet", ranges, "configured", n.cfg.CIDRs)
+		}
+		return nil
+	}
+	if slices.Equal(ranges, n.relayed.PodCIDRs) {
+		return nil
+	}
+	next := cidrs{PodCIDRs: ranges}
+	if err := n.store.SetFact(cidrFact, next); err != nil {
+		return fmt.Errorf("keep the pod CIDRs: %w", err)
+	}
+	n.relayed = next
+	n.log.Info("pod CIDRs of the kubelet", "cidrs", ranges)
+	return n.bridge.SetCIDRs(ctx, ranges)
+}
+
+// status is the verdict on new pods: that of the first driver which is not ready.
+func (n *networks) status() network.Status {
+	var last network.Status
+	for i, driver := range n.choose() {
+		status := n.drivers()[driver].Status()
+		if !status.Ready || i == 0 {
+			last = status
+		}
+		if !status.Ready {
+			break
+		}
+	}
+	return last
+}
+
+// serve runs the drivers' loops until ctx ends.
+func (n *networks) serve(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return n.bridge.Serve(ctx) })
+	group.Go(func() error { return n.cni.Serve(ctx) })
+	return group.Wait()
+}
+
+// reset removes what is the host's: bridge, table, sysctls.
+func (n *networks) reset(ctx context.Context) error {
+	return errors.Join(n.bridge.Reset(ctx), n.table.Delete(ctx))
+}

@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"runtime"
+
+	"github.com/crib-runtime/crib/cmd/crib/admin"
+	"github.com/crib-runtime/crib/network"
+)
+
+// NetworkStatus implements cri.Node.
+func (d *Daemon) NetworkStatus() network.Status { return d.nets.status() }
+
+// SetPodCIDRs implements cri.Node.
+func (d *Daemon) SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) error {
+	return d.nets.relay(ctx, cidrs)
+}
+
+// Info implements cri.Node. kubeadm reads sandboxImage of "config" and warns
+// where it is missing; there is no such image.
+func (d *Daemon) Info() map[string]string {
+	info := map[string]string{}
+	for name, value := range map[string]any{
+		"config":  map[string]any{"sandboxImage": "", "root": d.cfg.Root, "state": d.cfg.State, "systemdCgroup": d.SystemdCgroup()},
+		"golang":  runtime.Version(),
+		"engine":  d.engine.Info(),
+		"network": d.Networks(),
+	} {
+		b, err := json.Marshal(value)
+		if err != nil {
+			d.log.Warn("a part of the status cannot be shown", "part", name, "error", err)
+			continue
+		}
+		info[name] = string(b)
+	}
+	return info
+}
+
+// Version implements admin.Source.
+func (d *Daemon) Version() string { return d.version }
+
+// Pods implements admin.Source.
+func (d *Daemon) Pods() []admin.Pod {
+	owed := map[string]string{}
+	for _, debt := range d.pods.Debts() {
+		owed[debt.Pod.ID] = debt.Err.Error()
+	}
+	pods := []admin.Pod{}
+	for _, pod := range d.pods.List() {
+		item := admin.Pod{
+			ID: pod.ID, Namespace: pod.Spec.Namespace, Name: pod.Spec.Name, UID: pod.Spec.UID,
+			State: string(pod.State), CreatedAt: pod.CreatedAt, InitPID: pod.InitPID, Owed: owed[pod.ID],
+		}
+		if !pod.Released {
+			item.Attachments, item.IPs = pod.Attachments, pod.IPs()
+		}
+		for _, stage := range pod.Timeline {
+			item.Timeline = append(item.Timeline, admin.Stage{Name: stage.Name, Millis: float64(stage.Took.Microseconds()) / 1000})
+		}
+		pods = append(pods, item)
+	}
+	return pods
+}
+
+// Networks implements admin.Source.
+func (d *Daemon) Networks() []admin.Network {
+	used := map[string]bool{}
+	for _, driver := range d.nets.choose() {
+		used[driver] = true
+	}
+	built := admin.Network{Name: builtin, Driver: driverBridge, Used: used[driverBridge], Status: d.nets.bridge.Status()}
+	for _, r := range d.nets.bridge.Ranges() {
+		built.Ranges = append(built.Ranges, admin.Range{CIDR: r.CIDR, Gateway: r.Gateway, Used: r.Used, Free: r.Free})
+	}
+	all := []admin.Network{built}
+	for _, name := range d.nets.cni.Names() {
+		all = append(all, admin.Network{Name: name, Driver: driverCNI, Used: used[driverCNI], Status: d.nets.cni.Status()})
+	}
+	return all
+}

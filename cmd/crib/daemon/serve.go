@@ -1,0 +1,127 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/crib-runtime/crib/cmd/crib/admin"
+	"github.com/crib-runtime/crib/cri"
+)
+
+// drainTime is how long calls that run at the end may take. The work of those
+// which take longer is on record, and the next start finishes or unwinds it.
+const drainTime = 20 * time.Second
+
+// Serve listens, recovers and serves until ctx ends, then closes the daemon.
+func (d *Daemon) Serve(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, d.Close()) }()
+	criListener, err := listen(d.cfg.Listen, d.cfg.Group, 0o660)
+	if err != nil {
+		return err
+	}
+	adminListener, err := listen(d.cfg.Admin.Listen, "", 0o600)
+	if err != nil {
+		return errors.Join(err, criListener.Close())
+	}
+	criServer := cri.NewServer(cri.Config{
+		Pods: d.pods, Node: d, Version: d.version, Ready: d.ready.Load, Log: d.log.With("part", "cri"),
+	})
+	adminServer := &http.Server{Handler: admin.NewHandler(d, d.metrics), ReadHeaderTimeout: time.Minute}
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return serveCRI(ctx, criServer, criListener) })
+	group.Go(func() error { return serveAdmin(ctx, adminServer, adminListener) })
+	group.Go(func() error { return d.work(ctx) })
+	return group.Wait()
+}
+
+// work brings the pods back and then runs the loops.
+func (d *Daemon) work(ctx context.Context) error {
+	start := time.Now()
+	if err := d.recover(ctx); err != nil {
+		return err
+	}
+	d.ready.Store(true)
+	d.log.Info("crib is ready", "version", d.version, "socket", d.cfg.Listen, "pods", len(d.pods.List()), "recovery", time.Since(start))
+	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
+		d.log.Warn("systemd was not told that crib is ready", "error", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.pods.Serve(ctx) })
+	group.Go(func() error { return d.nets.serve(ctx) })
+	group.Go(func() error { return d.store.Serve(ctx) })
+	return group.Wait()
+}
+
+// recover gives the networks their ranges and the pods their due. Networks that
+// cannot be set up make no daemon fail: Status tells, and they are tried again.
+func (d *Daemon) recover(ctx context.Context) error {
+	if err := d.nets.start(ctx); err != nil {
+		d.log.Error("the built-in network has no ranges", "error", err)
+	}
+	return d.pods.Recover(ctx)
+}
+
+// serveCRI serves until ctx ends and then lets the calls that run finish.
+func serveCRI(ctx context.Context, server *grpc.Server, l net.Listener) error {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
+		force := time.AfterFunc(drainTime, server.Stop)
+		defer force.Stop()
+		server.GracefulStop()
+	}()
+	err := server.Serve(l)
+	if ctx.Err() == nil {
+		server.Stop()
+		return fmt.Errorf("serve CRI: %w", err)
+	}
+	<-stopped
+	return nil
+}
+
+func serveAdmin(ctx context.Context, server *http.Server, l net.Listener) error {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		_ = server.Close()
+	}()
+	err := server.Serve(l)
+	if ctx.Err() == nil {
+		return fmt.Errorf("serve the admin API: %w", err)
+	}
+	<-stopped
+	return nil
+}
+
+// Reset removes all pods and what crib made on the host, and closes the daemon.
+// The engine's content stays, and so does the configuration.
+func (d *Daemon) Reset(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if err := d.recover(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, pod := range d.pods.List() {
+		errs = append(errs, d.pods.Stop(ctx, pod.ID), d.pods.Remove(ctx, pod.ID))
+	}
+	errs = append(errs, d.nets.reset(ctx))
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	err = errors.Join(d.engine.Close(), os.RemoveAll(d.cfg.State))
+	d.engine = nil
+	return err
+}
