@@ -22,7 +22,7 @@ SLOW := /sandbox/engine|/cmd/|/integration
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit bench verify lint fmt build build-arm64 tools install clean deps-demo deps-test
+.PHONY: help demo test minbase unit bench verify lint fmt build build-arm64 tools install clean deps-demo deps-test
 
 help: ## This list
 	@awk -F ':.*## ' '/^## /{printf "\n%s\n", substr($$0, 4)} /^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ test: deps-test verify build build-arm64 tools ## Everything: the house rules, b
 		$$($(GO) list ./... | grep -Ev '$(SLOW)')
 	PATH=$(BUILD)/tools:$$PATH CRIB_BIN=$(BUILD) $(GO) test -timeout 25m \
 		$$($(GO) list ./... | grep -E '$(SLOW)')
+
+minbase: ## demo and test on a fresh Debian in namespaces of its own, and what they left (root, debootstrap)
+	integration/minbase.sh
 
 unit: ## Hermetic and fast: no root, no kernel features, no network
 	$(GO) test -short ./...

@@ -25,9 +25,11 @@ gate=127.0.0.1:3128
 # say prints a line of our own, so that it is told from the commands' output.
 say() { echo "minbase: $*"; }
 
-# cgroup_mounts prints mount point, type and options of each cgroup hierarchy.
+# cgroup_mounts prints mount point, root, type and options of each cgroup
+# hierarchy; of mounts on top of each other the last.
 cgroup_mounts() {
-	awk '{ for (i = 7; $i != "-"; i++); if ($(i+1) ~ /^cgroup2?$/) print $5, $4, $(i+1), $(i+3) }' /proc/self/mountinfo
+	awk '{ for (i = 7; $i != "-"; i++); if ($(i+1) ~ /^cgroup2?$/) at[$5] = $5 " " $4 " " $(i+1) " " $(i+3) }
+		END { for (point in at) print at[point] }' /proc/self/mountinfo | sort
 }
 
 # --- inside: process 1 of the namespaces -----------------------------------
@@ -175,6 +177,8 @@ bootstrap() {
 		cp -a /etc/apt "$work/root/etc/apt"
 	fi
 	printf 'Acquire::%s::Proxy "http://%s";\n' http "$gate" https "$gate" >"$work/root/etc/apt/apt.conf.d/zz-uplink"
+	# It trusts whom the host trusts: the way to the module proxy may have a CA of its own.
+	cp -L /etc/ssl/certs/ca-certificates.crt "$work/root/etc/ssl/certs/"
 	echo "127.0.0.1 localhost minbase" >"$work/root/etc/hosts"
 }
 
@@ -188,13 +192,13 @@ start() {
 	make_cgroups
 	(
 		enter_cgroups
-		exec unshare --fork --kill-child --pid --mount --net --uts --ipc --cgroup "$0" --inside "$work"
+		exec unshare --fork --kill-child --pid --mount --net --uts --ipc --cgroup "$0" --inside "$work" 2>"$work/inside.log"
 	) &
 	holder=$!
 	# Both ends open at once, so that a machine that did not come up does not block us.
 	exec 4<>"$work/way/ready"
 	until read -r -t 1 -u 4 _; do
-		kill -0 "$holder" || { say "the namespaces did not come up" && return 1; }
+		kill -0 "$holder" || { say "the namespaces did not come up:" && cat "$work/inside.log" && return 1; }
 	done
 	init=$(pgrep -P "$holder")
 	settle_cgroups
@@ -281,7 +285,7 @@ main() {
 	start
 	visit 'git -c safe.directory="*" clone -q file:///mnt/crib /root/crib'
 	for command in "$@"; do try "$command" || failed=1; done
-	say "hosts that were asked for something: $(sort -u "$work/hosts" | paste -sd' ')"
+	say "hosts that were asked for something: $(sort "$work/hosts" | paste -sd' ' | grep . || echo none)"
 	exit $failed
 }
 
