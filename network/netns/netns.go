@@ -122,8 +122,12 @@ func (s Spec) configure() error {
 	return writeSysctls(s.Sysctls)
 }
 
-// clear removes what an earlier attempt left at the path.
+// clear removes what an earlier attempt left at the path, and makes the directory
+// that it is in: one that processes in user namespaces may pass.
 func (n namespace) clear() error {
+	if err := os.MkdirAll(filepath.Dir(n.path), 0o711); err != nil {
+		return fmt.Errorf("making the place of a %s namespace: %w", n.name, err)
+	}
 	if err := (Pin{Path: n.path}).remove(); err != nil {
 		return fmt.Errorf("clearing the place of a %s namespace: %w", n.name, err)
 	}
