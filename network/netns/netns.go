@@ -115,7 +115,7 @@ func (s Spec) configure() error {
 		}
 	}
 	if s.Net != "" {
-		if err := loopbackUp(); err != nil {
+		if err := LoopbackUp(); err != nil {
 			return fmt.Errorf("setting lo up: %w", err)
 		}
 	}
@@ -235,9 +235,9 @@ func (p Pin) check() error {
 	return nil
 }
 
-// loopbackUp sets lo of the calling thread's namespace up, by the ioctl of
+// LoopbackUp sets lo of the calling thread's namespace up, by the ioctl of
 // netdevice(7): one system call, no netlink socket.
-func loopbackUp() error {
+func LoopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err

@@ -63,12 +63,13 @@ func (i inits) InitRunning(ctx context.Context, id string) (bool, error) {
 func (i inits) Inits(ctx context.Context) ([]string, error) { return i.engine.Inits(ctx) }
 
 // cgroupsPath names a process's cgroup below its pod's: a path for cgroupfs,
-// slice:prefix:name for systemd. Without a parent it is one of ours.
+// slice:prefix:name for systemd. Without a parent it stands alone, so that no
+// parent of ours stays behind.
 func cgroupsPath(systemd bool, parent, id string) string {
+	if !systemd && parent == "" {
+		return "/crib-" + id
+	}
 	if !systemd {
-		if parent == "" {
-			parent = "/crib"
-		}
 		return filepath.Join("/", parent, id)
 	}
 	slice := filepath.Base(parent)
