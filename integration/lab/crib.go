@@ -7,11 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -39,6 +39,9 @@ const State = "/run/crib"
 // Socket is that of CRI.
 const Socket = State + "/crib.sock"
 
+// redial is how often a connection is tried while the daemon starts.
+var redial = backoff.Config{BaseDelay: 2 * time.Millisecond, Multiplier: 1.5, MaxDelay: 20 * time.Millisecond}
+
 // startTime bounds the wait for the daemon to be ready.
 const startTime = 30 * time.Second
 
@@ -49,7 +52,9 @@ func Start(ctx context.Context, o Options) (*Crib, error) {
 		return nil, err
 	}
 	var err error
-	c.conn, err = grpc.NewClient("unix://"+Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	c.conn, err = grpc.NewClient("unix://"+Socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: time.Second}))
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +92,6 @@ func (c *Crib) Restart(ctx context.Context) error {
 	c.cmd = c.Command(context.WithoutCancel(ctx), "serve")
 	c.cmd.Stderr = c.log
 	c.cmd.Env = append(os.Environ(), c.Env...)
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.cmd.Start(); err != nil {
 		return err
 	}
