@@ -45,13 +45,22 @@ func (n *Network) apply(ctx context.Context) error {
 
 // applyRules makes the firewall match.
 func (n *Network) applyRules(ctx context.Context, subnets []netip.Prefix) error {
-	if !n.mem.rulesAreFor(subnets) {
-		if err := n.firewall.SetNetworks(ctx, subnets, n.cfg.NoMasquerade); err != nil {
-			return err
-		}
-		n.mem.setRules(subnets)
+	if err := n.setNetworks(ctx, subnets); err != nil {
+		return err
 	}
 	return n.firewall.Ensure(ctx)
+}
+
+// setNetworks tells the firewall of the subnets if they are not those of last time.
+func (n *Network) setNetworks(ctx context.Context, subnets []netip.Prefix) error {
+	if n.mem.rulesAreFor(subnets) {
+		return nil
+	}
+	if err := n.firewall.SetNetworks(ctx, subnets, n.cfg.NoMasquerade); err != nil {
+		return err
+	}
+	n.mem.setRules(subnets)
+	return nil
 }
 
 // applyBridge makes the bridge and the sysctls match.
@@ -133,7 +142,7 @@ func (n *Network) ensureBridge(subnets []netip.Prefix, mtu int) (br netlink.Link
 	if err := n.set(bridgeSettings(n.cfg.Link, subnets), ""); err != nil {
 		return nil, false, err
 	}
-	if br.Attrs().Alias != n.marker() || br.Attrs().Flags&net.FlagUp == 0 {
+	if !n.isRaised(br) {
 		err = n.raiseBridge()
 	}
 	return br, made, err
@@ -154,8 +163,10 @@ func (n *Network) checkOurs(br netlink.Link, mac net.HardwareAddr) error {
 // createBridge makes the bridge. Its link address is given, so that it never
 // changes with the ports, and derived, so that it is the same after a repair.
 func (n *Network) createBridge(mac net.HardwareAddr, mtu int) error {
-	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+	// The time that members have for an answer is also how long a bridge that has
+	// just begun to ask distrusts what it knows, and with flooding off lets nothing
+	// through.
+	info := bridgeInfo(nl.IFLA_BR_MCAST_QUERY_RESPONSE_INTVL, nl.Uint64Attr(queryResponse))
 	var b batch
 	b.add("creating bridge "+n.cfg.Link, unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
 		nl.NewIfInfomsg(unix.AF_UNSPEC),
@@ -167,7 +178,26 @@ func (n *Network) createBridge(mac net.HardwareAddr, mtu int) error {
 	return b.run()
 }
 
-// raiseBridge marks the bridge as ours and sets it up.
+// queryResponse is how long listeners may take to answer a query, in hundredths of a second.
+const queryResponse = 100
+
+// bridgeInfo is one attribute of a bridge.
+func bridgeInfo(kind int, value []byte) *nl.RtAttr {
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(kind, value)
+	return info
+}
+
+// isRaised reports whether raiseBridge has nothing to do. Doing it all the same
+// would wake everybody who watches links.
+func (n *Network) isRaised(br netlink.Link) bool {
+	asks, err := os.ReadFile("/sys/class/net/" + n.cfg.Link + "/bridge/multicast_querier")
+	return br.Attrs().Alias == n.marker() && br.Attrs().Flags&net.FlagUp != 0 && err == nil && string(asks) == "1\n"
+}
+
+// raiseBridge marks the bridge as ours, makes it ask who listens to which
+// multicast group (see addHost), and sets it up.
 func (n *Network) raiseBridge() error {
 	up := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	up.Flags, up.Change = unix.IFF_UP, unix.IFF_UP
@@ -176,6 +206,10 @@ func (n *Network) raiseBridge() error {
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(n.cfg.Link)),
 		nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(n.marker())),
 	)
+	b.add("asking for listeners on bridge "+n.cfg.Link, unix.RTM_NEWLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC),
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(n.cfg.Link)),
+		bridgeInfo(nl.IFLA_BR_MCAST_QUERIER, nl.Uint8Attr(1)),
+	)
 	return b.run()
 }
 
@@ -183,7 +217,7 @@ func (n *Network) raiseBridge() error {
 // link is not there yet is fine; what else goes wrong is logged.
 func (n *Network) rejoin(index, mtu int) {
 	for _, pod := range n.mem.all() {
-		l := link{host: pod.host, alias: pod.alias, master: index, mtu: mtu}
+		l := link{host: pod.host, alias: pod.alias, master: index, mtu: mtu, addrs: pod.addrs}
 		if err := l.repair(); err != nil && !isGone(err) {
 			n.cfg.Log.Warn("putting a pod back on the bridge", "network", n.cfg.Name, "pod", pod.alias, "error", err)
 		}

@@ -2,8 +2,10 @@ package bridge
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -310,6 +312,29 @@ func TestHostPortsLeadToThePod(t *testing.T) {
 	l.detach(pod)
 	if err := reaches(network.Pod{}, "127.0.0.1:8080"); err == nil {
 		t.Error("the host port is still open")
+	}
+}
+
+func TestAFullBridgeSaysSo(t *testing.T) {
+	l := newLab(t, "10.9.0.0/24")
+	var fill strings.Builder
+	for i := range 512 { // both ends are ports
+		fmt.Fprintf(&fill, "link add f%d master crib0 group 77 type veth peer name g%d\n", i, i)
+		fmt.Fprintf(&fill, "link set g%d master crib0\n", i)
+	}
+	cmd := exec.Command("ip", "-force", "-batch", "-")
+	cmd.Stdin = strings.NewReader(fill.String())
+	_ = cmd.Run() // the last one does not fit
+	t.Cleanup(func() { ip(t, network.Pod{}, "link", "del", "group", "77") })
+	pod := l.newPod("one")
+	atts, err := l.n.Plan(pod, 0)
+	must(t, err)
+	_, err = l.n.Attach(t.Context(), pod, atts, l.noSave)
+	if !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "1023") {
+		t.Errorf("got %v", err)
+	}
+	if linkThere(t, atts[0].HostInterface) {
+		t.Error("half of a link is left")
 	}
 }
 

@@ -58,4 +58,12 @@
 //
 // 5. route_localnet is on for the bridge, never for an uplink, so that host ports
 // answer on 127.0.0.1; the firewall drops what pods send there.
+//
+// 6. Where pods have IPv6, their ports are not flooded with multicast, and the
+// bridge is the querier that tells it who listens. Context: each pod's
+// solicitations and reports go to all ports otherwise, O(n²) at a node's start.
+// Rejected: suppression by neighbour entries, which does not work between ports
+// that all have it. Consequence: between such pods, groups without membership
+// reports (224.0.0.0/24, ff02::1) do not work, and a bridge passes no IPv6 from
+// pod to pod in its first second.
 package bridge

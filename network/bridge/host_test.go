@@ -124,6 +124,22 @@ func TestWrongRangesChangeNothing(t *testing.T) {
 	}
 }
 
+func TestTheHostKeepsItsRouteByAdvertisement(t *testing.T) {
+	l := newLab(t)
+	ip(t, network.Pod{}, "link", "add", "up0", "type", "veth", "peer", "name", "up1")
+	t.Cleanup(func() { ip(t, network.Pod{}, "link", "del", "up0") })
+	ip(t, network.Pod{}, "link", "set", "up0", "up")
+	ip(t, network.Pod{}, "link", "set", "up1", "up")
+	ip(t, network.Pod{}, "-6", "route", "add", "default", "via", "fe80::1", "dev", "up0", "proto", "ra", "onlink")
+	must(t, l.n.SetCIDRs(t.Context(), prefixes("fd09::/64")))
+	if got := sysctl(t, network.Pod{}, "net/ipv6/conf/up0/accept_ra"); got != "2" {
+		t.Errorf("accept_ra=%s on the uplink", got)
+	}
+	if got := sysctl(t, network.Pod{}, "net/ipv6/conf/up1/accept_ra"); got != "1" {
+		t.Errorf("accept_ra=%s on another link", got)
+	}
+}
+
 // withoutIPv6 hides IPv6 as a kernel without it does.
 func withoutIPv6(t *testing.T) {
 	must(t, unix.Mount("tmpfs", "/proc/sys/net/ipv6", "tmpfs", 0, ""))

@@ -78,6 +78,11 @@ func (l link) addHost(b *batch) {
 	info.AddRtAttr(nl.IFLA_INFO_SLAVE_KIND, nl.NonZeroTerminated("bridge"))
 	port := info.AddRtAttr(nl.IFLA_INFO_SLAVE_DATA, nil)
 	port.AddRtAttr(nl.IFLA_BRPORT_MODE, nl.Uint8Attr(1)) // hairpin
+	if has6(l.addrs) {
+		// Else each neighbour solicitation goes to every pod of the node. The
+		// bridge knows by its own queries who listens to what.
+		port.AddRtAttr(nl.IFLA_BRPORT_MCAST_FLOOD, nl.Uint8Attr(0))
+	}
 	parts := []nl.NetlinkRequestData{
 		up,
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(l.host)),

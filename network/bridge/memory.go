@@ -125,6 +125,13 @@ func (m *memory) refuse(addr netip.Addr) {
 	m.refused[addr] = true
 }
 
+// hasRefused reports whether there are refused addresses.
+func (m *memory) hasRefused() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.refused) > 0
+}
+
 // freed returns, and forgets, the refused addresses that have no reservation any more.
 func (m *memory) freed(entries []hostlocal.Entry) []netip.Addr {
 	m.mu.Lock()

@@ -34,14 +34,24 @@ func (n *Network) Restore(ctx context.Context, held []network.Held) error {
 			}
 		}
 	}
-	// The firewall forgets what it is not told to restore, so it comes before apply.
-	errs = append(errs, n.firewall.Restore(ctx, ports))
+	errs = append(errs, n.restoreRules(ctx, ports))
 	n.mem.restore()
 	errs = append(errs, n.apply(ctx), n.sweepFiles(held), n.sweepLinks(wanted))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("restoring network %s: %w", n.cfg.Name, err)
 	}
 	return nil
+}
+
+// restoreRules tells the firewall of the networks first, so that there is no
+// moment at which living pods are not masqueraded.
+func (n *Network) restoreRules(ctx context.Context, ports map[string]nat.Ports) error {
+	if subnets := n.mem.subnets(ipv6Available()); len(subnets) > 0 {
+		if err := n.setNetworks(ctx, subnets); err != nil {
+			return err
+		}
+	}
+	return n.firewall.Restore(ctx, ports)
 }
 
 // claimHeld claims what one attachment of a record names.

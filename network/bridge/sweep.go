@@ -153,6 +153,9 @@ func isNamespace(path string, inode uint64) bool {
 
 // allowFreed hands out the addresses again that others have given up.
 func (n *Network) allowFreed() {
+	if !n.mem.hasRefused() {
+		return
+	}
 	entries, err := n.files.Entries()
 	if err != nil {
 		return // the next Claim says it too
