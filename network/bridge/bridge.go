@@ -166,7 +166,7 @@ func (n *Network) Serve(ctx context.Context) error {
 // firewall is the caller's to delete. It tries everything and joins the errors.
 func (n *Network) Reset(ctx context.Context) error {
 	filesErr := n.sweepFiles(nil) // while the links still tell whose the files are
-	links, linksErr := ourLinks()
+	links, linksErr := n.ourLinks()
 	var indexes []int
 	for _, l := range links {
 		indexes = append(indexes, l.index)

@@ -63,7 +63,11 @@ func hostSettings(cidrs []netip.Prefix) ([]setting, error) {
 			return nil, err
 		}
 		for _, name := range uplinks {
-			list = append(list, setting{"net/ipv6/conf/" + name + "/accept_ra", "2"})
+			// 0 stands for a program that handles the advertisements by itself.
+			accept := setting{"net/ipv6/conf/" + name + "/accept_ra", "2"}
+			if was, err := accept.current(); err == nil && was == "1" {
+				list = append(list, accept)
+			}
 		}
 		list = append(list, setting{"net/ipv6/conf/all/forwarding", "1"})
 	}

@@ -131,12 +131,14 @@ func TestTheHostKeepsItsRouteByAdvertisement(t *testing.T) {
 	ip(t, network.Pod{}, "link", "set", "up0", "up")
 	ip(t, network.Pod{}, "link", "set", "up1", "up")
 	ip(t, network.Pod{}, "-6", "route", "add", "default", "via", "fe80::1", "dev", "up0", "proto", "ra", "onlink")
+	ip(t, network.Pod{}, "-6", "route", "add", "default", "via", "fe80::1", "dev", "up1", "proto", "ra", "onlink", "metric", "2000")
+	must(t, setting{"net/ipv6/conf/up1/accept_ra", "0"}.write())
 	must(t, l.n.SetCIDRs(t.Context(), prefixes("fd09::/64")))
 	if got := sysctl(t, network.Pod{}, "net/ipv6/conf/up0/accept_ra"); got != "2" {
 		t.Errorf("accept_ra=%s on the uplink", got)
 	}
-	if got := sysctl(t, network.Pod{}, "net/ipv6/conf/up1/accept_ra"); got != "1" {
-		t.Errorf("accept_ra=%s on another link", got)
+	if got := sysctl(t, network.Pod{}, "net/ipv6/conf/up1/accept_ra"); got != "0" {
+		t.Errorf("accept_ra=%s where a program handles advertisements", got)
 	}
 }
 

@@ -96,12 +96,12 @@ func (m *memory) subnets(ipv6 bool) []netip.Prefix {
 	return slices.DeleteFunc(all, func(p netip.Prefix) bool { return p.Addr().Is6() && !ipv6 })
 }
 
-// known reports whether the pod has been planned or restored.
-func (m *memory) known(id string) bool {
+// addresses returns those of a pod that has been planned or restored.
+func (m *memory) addresses(id string) (addrs []netip.Prefix, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, ok := m.pods[id]
-	return ok
+	pod, known := m.pods[id]
+	return pod.addrs, known
 }
 
 // restore notes that all pods are known.

@@ -16,10 +16,12 @@ import (
 // range is known, ResourceExhausted when one is full, AlreadyExists for a host
 // port that another pod has.
 func (n *Network) Plan(pod network.Pod, first int) ([]network.Attachment, error) {
-	known := n.mem.known(pod.ID)
-	addrs, err := n.addrs.Take(pod.ID)
-	if err != nil {
-		return nil, fmt.Errorf("planning network %s: %w", n.cfg.Name, err)
+	addrs, known := n.mem.addresses(pod.ID) // with the lengths of their own subnets
+	if !known {
+		var err error
+		if addrs, err = n.addrs.Take(pod.ID); err != nil {
+			return nil, fmt.Errorf("planning network %s: %w", n.cfg.Name, err)
+		}
 	}
 	att := attachment(n.cfg.Name, pod, network.InterfaceName(first), addrs)
 	if err := n.reserve(pod, att); err != nil {

@@ -22,13 +22,13 @@ func (n *Network) Restore(ctx context.Context, held []network.Held) error {
 	ports := map[string]nat.Ports{} // by pod id
 	for _, h := range held {
 		for _, att := range h.Attachments {
+			wanted[network.HostLinkName(h.Pod.ID, att.Interface)] = true // other networks' too
 			if !n.owns(att) {
 				continue
 			}
 			if err := n.claimHeld(h.Pod, att); err != nil {
 				errs = append(errs, fmt.Errorf("restoring pod %s/%s (%s): %w", h.Pod.Namespace, h.Pod.Name, h.Pod.ID, err))
 			}
-			wanted[network.HostLinkName(h.Pod.ID, att.Interface)] = true
 			if hasPorts(h.Pod, att) {
 				ports[h.Pod.ID] = nat.Ports{Ports: h.Pod.Ports, Addrs: hosts(att.Addresses)}
 			}
@@ -73,7 +73,7 @@ func (n *Network) sweepFiles(held []network.Held) error {
 	if err != nil {
 		return err
 	}
-	links, err := ourLinks()
+	links, err := n.ourLinks()
 	if err != nil {
 		return err
 	}
@@ -114,13 +114,13 @@ func holds(pod attached, e hostlocal.Entry) bool {
 
 // sweepLinks deletes pods' links that no record names.
 func (n *Network) sweepLinks(wanted map[string]bool) error {
-	links, err := ourLinks()
+	links, err := n.ourLinks()
 	if err != nil {
 		return err
 	}
 	var strays []int
 	for _, l := range links {
-		if !wanted[l.name] && (l.master == n.mem.bridge().index || l.master == 0) {
+		if !wanted[l.name] {
 			n.cfg.Log.Info("deleting a link without a record", "network", n.cfg.Name, "link", l.name, "alias", l.alias)
 			strays = append(strays, l.index)
 		}

@@ -27,20 +27,26 @@ const (
 
 // ourLink is what has to be known of a pod's link that is found in the kernel.
 type ourLink struct {
-	name, alias   string
-	index, master int
+	name, alias string
+	index       int
 }
 
-// ourLinks lists the links whose names have the form of ours.
-func ourLinks() ([]ourLink, error) {
+// ourLinks lists the links whose names have the form of ours, less those on the
+// bridge of another network.
+func (n *Network) ourLinks() ([]ourLink, error) {
+	master, err := indexOf(n.cfg.Link)
+	if err != nil && !isGone(err) {
+		return nil, fmt.Errorf("looking up bridge %s: %w", n.cfg.Link, err)
+	}
 	all, err := whole(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("listing links: %w", err)
 	}
 	var links []ourLink
 	for _, l := range all {
-		if a := l.Attrs(); l.Type() == "veth" && isOurs(a.Name) {
-			links = append(links, ourLink{a.Name, a.Alias, a.Index, a.MasterIndex})
+		a := l.Attrs()
+		if l.Type() == "veth" && isOurs(a.Name) && (a.MasterIndex == 0 || a.MasterIndex == master) {
+			links = append(links, ourLink{a.Name, a.Alias, a.Index})
 		}
 	}
 	return links, nil
