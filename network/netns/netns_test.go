@@ -144,7 +144,7 @@ func TestCreateLeavesNothingAfterAnError(t *testing.T) {
 	nstest.Lab(t)
 	noSysctl, noDir, long := full(t), full(t), full(t)
 	noSysctl.Sysctls["net.no_such_thing"] = "1"
-	noDir.UTS = filepath.Join(t.TempDir(), "missing", "uts")
+	noDir.UTS = "/proc/self/comm/uts" // below a file
 	long.Hostname = strings.Repeat("x", 65)
 	for name, spec := range map[string]netns.Spec{"sysctl": noSysctl, "directory": noDir, "hostname": long} {
 		pins, err := netns.Create(t.Context(), spec)
@@ -259,6 +259,35 @@ func TestShareMakesASharedMountOnce(t *testing.T) {
 		t.Errorf("mounts: %q", found)
 	}
 	create(t, netns.Spec{Net: filepath.Join(dir, "crib-1")})
+}
+
+func TestGiveBackUndoesShareWhenNothingIsLeft(t *testing.T) {
+	nstest.Lab(t)
+	dir := filepath.Join(t.TempDir(), "netns")
+	if err := netns.Share(dir); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "somebody's")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := netns.GiveBack(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(name); err != nil {
+		t.Errorf("with a name left: %v", err)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := netns.GiveBack(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the directory is still there: %v", err)
+	}
 }
 
 func TestListFindsOurNamesOnly(t *testing.T) {

@@ -31,6 +31,25 @@ func Share(dir string) error {
 	return nil
 }
 
+// GiveBack takes back what Share did, if no namespace of anybody is left in dir:
+// the mount, and the directory where it is empty then. Else it does nothing.
+func GiveBack(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) || len(entries) > 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing network namespaces: %w", err)
+	}
+	if err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("unmounting %s: %w", dir, err)
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("removing directory of namespaces: %w", err)
+	}
+	return nil
+}
+
 // List returns the names of the network namespaces in dir that bear our mark
 // (network.NetnsName), for a sweep of those without a record. A missing dir is
 // an empty one.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
 	"github.com/crib-runtime/crib/cri"
+	"github.com/crib-runtime/crib/network/netns"
 )
 
 // drainTime is how long calls that run at the end may take. The work of those
@@ -117,7 +118,7 @@ func (d *Daemon) Reset(ctx context.Context) (err error) {
 	for _, pod := range d.pods.List() {
 		errs = append(errs, d.pods.Stop(ctx, pod.ID), d.pods.Remove(ctx, pod.ID))
 	}
-	errs = append(errs, d.nets.reset(ctx))
+	errs = append(errs, d.nets.reset(ctx), netns.GiveBack(d.cfg.Network.NetnsDir))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

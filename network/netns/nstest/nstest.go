@@ -38,6 +38,10 @@ func Main(m *testing.M) int {
 	return again()
 }
 
+// Entered says that the process is in namespaces of its own already, by other
+// means than [Main].
+func Entered() { _ = os.Setenv(inside, "1") }
+
 // again runs this binary with its arguments in new namespaces.
 func again() int {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
