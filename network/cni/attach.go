@@ -27,7 +27,7 @@ func (n *Networks) Attach(
 ) ([]network.Attachment, error) {
 	all, err := jobs(pod, attachments)
 	if err != nil {
-		return nil, fmt.Errorf("attach %w", err)
+		return nil, fmt.Errorf("attach networks: %w", err)
 	}
 	todo := slices.DeleteFunc(slices.Clone(all), func(j job) bool { return j.detail.Result != nil })
 	if len(todo) == 0 {
@@ -95,9 +95,14 @@ func (n *Networks) addAll(ctx context.Context, todo []job, attachments []network
 func (n *Networks) add(ctx context.Context, j job, a *network.Attachment) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
-	result, err := n.cni.AddNetworkList(ctx, j.list, j.rt)
+	running, err := n.hold(j.rt)
 	if err == nil {
-		err = fill(a, j.detail, result)
+		var result types.Result
+		result, err = n.cfg.plugins(running).AddNetworkList(ctx, j.list, j.rt)
+		err = errors.Join(err, letGo(running))
+		if err == nil {
+			err = fill(a, j.detail, result)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("attach network %s as %s: %w", a.Network, a.Interface, err)
@@ -118,6 +123,9 @@ func (n *Networks) delAll(ctx context.Context, all []job) error {
 // del runs DEL of the plugins in reverse. It stops at the first that fails: to
 // free an address while a port mapping still leads to it would be worse.
 func (n *Networks) del(ctx context.Context, j job) error {
+	if j.detail.Result == nil {
+		n.awaitOrphan(ctx, j.rt)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.Timeout)
 	defer cancel()
 	rt := *j.rt

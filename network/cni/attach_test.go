@@ -316,3 +316,20 @@ func TestRestoreSweepsWhatNoRecordNames(t *testing.T) {
 	}
 	n.must(networks.Detach(t.Context(), held.Pod, held.Attachments))
 }
+
+func TestUnreadableRecordDoesNotKeepTheOtherNetworks(t *testing.T) {
+	n := newNode(t)
+	n.script("spy", answer)
+	n.write("10-x.conflist", spy("x", "spy"))
+	n.write("20-green.conflist", green)
+	networks, pod := n.open(), n.pod("a")
+	attached := n.attach(networks, pod)
+	attached[0].Detail = []byte(`{"conflist": 7}`)
+	err := networks.Detach(t.Context(), pod, attached)
+	if !errdefs.IsDataLoss(err) || !strings.Contains(err.Error(), "network x on eth0") {
+		t.Errorf("error %v; want ErrDataLoss with network and interface", err)
+	}
+	if left := n.reserved(); len(left) > 0 {
+		t.Errorf("addresses of the other network still reserved: %v", left)
+	}
+}

@@ -3,6 +3,7 @@ package cni
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,11 +52,7 @@ func Open(cfg Config) (*Networks, error) {
 			return nil, fmt.Errorf("open CNI networks: directory %q: want an absolute path: %w", dir, errdefs.ErrInvalidArgument)
 		}
 	}
-	n := &Networks{
-		cfg:     cfg,
-		cni:     libcni.NewCNIConfigWithCacheDir(cfg.BinDirs, cfg.CacheDir, &runner{log: cfg.Log}),
-		swapped: make(chan struct{}),
-	}
+	n := &Networks{cfg: cfg, cni: cfg.plugins(), swapped: make(chan struct{})}
 	n.scan()
 	return n, nil
 }
@@ -78,6 +75,11 @@ func (c Config) complete() Config {
 	}
 	c.ConfDir = filepath.Clean(c.ConfDir)
 	return c
+}
+
+// plugins returns libcni with our way of running plugins, which inherit the files.
+func (c Config) plugins(inherit ...*os.File) *libcni.CNIConfig {
+	return libcni.NewCNIConfigWithCacheDir(c.BinDirs, c.CacheDir, &runner{log: c.Log, inherit: inherit})
 }
 
 // Names returns the names of the loaded networks, in the lexical order of their

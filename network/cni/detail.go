@@ -2,6 +2,7 @@ package cni
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 
@@ -135,21 +136,25 @@ type job struct {
 	rt     *libcni.RuntimeConf
 }
 
-// jobs decodes the attachments of this driver.
+// jobs decodes the attachments of this driver: those that it can, and joined what
+// is wrong with the others.
 func jobs(pod network.Pod, attachments []network.Attachment) ([]job, error) {
 	var decoded []job
+	var errs []error
 	for i, a := range attachments {
 		if a.Driver != Driver {
 			continue
 		}
 		j, err := newJob(pod, a)
 		if err != nil {
-			return nil, fmt.Errorf("network %s: read the pod's record: %w: %w", a.Network, err, errdefs.ErrDataLoss)
+			errs = append(errs, fmt.Errorf("read what the record has of network %s on %s: %w: %w",
+				a.Network, a.Interface, err, errdefs.ErrDataLoss))
+			continue
 		}
 		j.at = i
 		decoded = append(decoded, j)
 	}
-	return decoded, nil
+	return decoded, errors.Join(errs...)
 }
 
 func newJob(pod network.Pod, a network.Attachment) (job, error) {

@@ -34,7 +34,9 @@
 // # After a crash
 //
 // An attachment that is marked as started and has no result was interrupted:
-// Attach runs DEL before ADD, and Detach runs DEL as always. [Networks.Restore]
+// Attach runs DEL before ADD, and Detach runs DEL as always. Both first wait for
+// the ADD of a daemon that was killed, whose plugin goes on without it, no longer
+// than a plugin may take. [Networks.Restore]
 // removes attachments that are in the plugin cache and in no record. The plugin
 // cache is below /run: it is gone after a reboot, as what it describes is.
 //

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -31,7 +32,8 @@ const (
 // runner runs plugins for libcni, which calls it from several goroutines.
 type runner struct {
 	version.PluginDecoder
-	log *slog.Logger
+	log     *slog.Logger
+	inherit []*os.File // by each plugin; not closed here
 }
 
 // FindInPath returns the path of a plugin's binary. One that is missing is of
@@ -67,13 +69,14 @@ func (r *runner) run(ctx context.Context, path string, stdin []byte, environ []s
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env = environ
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
+	cmd.ExtraFiles = r.inherit
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = drain
 	err := cmd.Run()
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, fmt.Errorf("plugin %s did not end in time and was killed with its children "+
+		return nil, fmt.Errorf("plugin %s was killed with its children before it had ended "+
 			"(see its own log; network.cni.timeout is the limit): %w", filepath.Base(path), ctx.Err())
 	case errors.Is(err, exec.ErrWaitDelay):
 		r.log.Warn("CNI plugin left a process that holds its output", "plugin", path)

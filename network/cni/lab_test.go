@@ -29,6 +29,9 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	flag.Parse()
+	if os.Getenv(killedEnv) != "" {
+		return m.Run() // in the namespaces of the test that started it
+	}
 	if os.Getenv(pluginsEnv) != "" || testing.Short() || os.Geteuid() != 0 {
 		return nstest.Main(m)
 	}
