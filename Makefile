@@ -1,6 +1,7 @@
 # crib: `make` alone lists what can be made.
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The kubelet wants a semantic version, so a commit without a tag is metadata.
+VERSION ?= $(or $(patsubst v%,%,$(shell git describe --tags --dirty 2>/dev/null)),0.0.0-dev+$(or $(shell git rev-parse --short HEAD 2>/dev/null),unknown))
 GO      ?= go
 PREFIX  ?= /usr/local
 DESTDIR ?=

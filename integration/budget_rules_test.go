@@ -33,7 +33,7 @@ func TestEachBudgetFindsWhatIsOverIt(t *testing.T) {
 		{"lines p.f", "func f() {\n" + repeat(58, "_ = %d") + "}\n", "func f() {\n" + repeat(59, "_ = %d") + "}\n"},
 		{"file p.sample.go", repeat(398, ""), repeat(399, "")},
 		{"exported p", repeat(20, exported), repeat(21, exported)},
-		{"exported p", repeat(20, exported) + "type t int\nfunc (t) Name() {}\n", repeat(18, exported) + "// T is told.\ntype T int\n// F is told.\nfunc (T) F() {}\n// G is told.\nfunc (T) G() {}\n"},
+		{"exported p", repeat(19, exported) + "// T is told.\ntype T int\n// Name is told.\nfunc (T) Name() {}\n", repeat(20, exported) + "// T is told.\ntype T int\n"},
 		{"fields p.actor", acting + repeat(8, "f%d int") + "}\n" + method, acting + repeat(9, "f%d int") + "}\n" + method},
 		{"fields p.actor", acting + repeat(8, "f%d int") + "}\n", acting + repeat(8, "f%d int") + "mu sync.Mutex\n}\n"},
 		{"fields p.actor", acting + repeat(8, "f%d int") + "}\n", acting + repeat(8, "f%d int") + "done chan int\n}\n"},

@@ -1,4 +1,3 @@
-// Command crib is the container runtime's daemon and the operator's commands.
 package main
 
 import (

@@ -16,30 +16,41 @@ import (
 )
 
 func newPods(f *flags) *cobra.Command {
-	return show(f, "pods", "List pods with their addresses, and how long their start took",
-		admin.Client.Pods, writePods)
+	return question[[]admin.Pod]{
+		use:   "pods",
+		short: "List pods with their addresses, and how long their start took",
+		ask:   admin.Client.Pods,
+		write: writePods,
+	}.command(f)
 }
 
 func newNet(f *flags) *cobra.Command {
-	return show(f, "net", "List networks with their CIDRs, and how many addresses are used and free",
-		admin.Client.Networks, writeNetworks)
+	return question[[]admin.Network]{
+		use:   "net",
+		short: "List networks with their CIDRs, and how many addresses are used and free",
+		ask:   admin.Client.Networks,
+		write: writeNetworks,
+	}.command(f)
 }
 
-// askFunc is a question to the daemon.
-type askFunc[T any] = func(admin.Client, context.Context) (T, error)
+// question is a command that asks the daemon one thing and prints the answer, as
+// a table for people or as JSON for programs.
+type question[T any] struct {
+	use, short string
+	ask        func(admin.Client, context.Context) (T, error)
+	write      func(io.Writer, T) error
+}
 
-// show is a command that asks the daemon one thing and prints it, as a table for
-// people or as JSON for programs.
-func show[T any](f *flags, use, short string, ask askFunc[T], write func(io.Writer, T) error) *cobra.Command {
+func (q question[T]) command(f *flags) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: cobra.NoArgs,
+		Use: q.use, Short: q.short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := f.load()
 			if err != nil {
 				return err
 			}
-			value, err := ask(admin.Client{Socket: cfg.Admin.Listen}, cmd.Context())
+			value, err := q.ask(admin.Client{Socket: cfg.Admin.Listen}, cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -50,7 +61,7 @@ func show[T any](f *flags, use, short string, ask askFunc[T], write func(io.Writ
 				return enc.Encode(value)
 			case "table":
 				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
-				if err := write(table, value); err != nil {
+				if err := q.write(table, value); err != nil {
 					return err
 				}
 				return table.Flush()

@@ -21,9 +21,7 @@ import (
 
 // Daemon is all of crib in one process.
 type Daemon struct {
-	cfg     config.Config
-	version string
-	log     *slog.Logger
+	setup
 	store   *store.Store
 	engine  *engine.Engine
 	nets    *networks
@@ -32,9 +30,16 @@ type Daemon struct {
 	ready   atomic.Bool
 }
 
+// setup is what a daemon is opened with.
+type setup struct {
+	cfg     config.Config
+	version string
+	log     *slog.Logger
+}
+
 // Open makes the parts of a daemon. It is an error if another one has the root.
 func Open(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*Daemon, error) {
-	d := &Daemon{cfg: cfg, version: version, log: log}
+	d := &Daemon{setup: setup{cfg, version, log}}
 	err := d.open(ctx)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())

@@ -1,0 +1,11 @@
+// Command crib is the container runtime's daemon and the operator's commands.
+//
+//	crib serve     the daemon; package daemon puts it together
+//	crib pods      pods, their addresses, how long their start took, what is owed
+//	crib net       networks, CIDRs, used and free addresses
+//	crib reset     gives the host back; the daemon must not run
+//	crib config    default, dump, check
+//
+// pods and net ask the running daemon by its admin socket (package admin); they
+// need neither CRI nor the daemon's files.
+package main
