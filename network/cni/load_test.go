@@ -195,7 +195,12 @@ func TestServeFollowsTheDirectory(t *testing.T) {
 				os.WriteFile(filepath.Join(next, "c.conflist"), []byte(spy("c", "spy")), 0o644),
 				os.Rename(n.conf, n.conf+".old"), os.Rename(next, n.conf))
 		}, []string{"c"}},
-		{"file changed in the new directory", func() error { n.write("c.conflist", spy("d", "spy")); return nil }, []string{"d"}},
+		{"directory removed and another one put there", func() error {
+			next := n.conf + ".next"
+			return errors.Join(os.RemoveAll(n.conf), os.Mkdir(next, 0o755),
+				os.WriteFile(filepath.Join(next, "e.conflist"), []byte(spy("e", "spy")), 0o644), os.Rename(next, n.conf))
+		}, []string{"e"}},
+		{"file changed in the new directory", func() error { n.write("e.conflist", spy("d", "spy")); return nil }, []string{"d"}},
 	}
 	for _, step := range steps {
 		swapped := networks.Swapped()

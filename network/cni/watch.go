@@ -40,9 +40,17 @@ func (w *watch) events() <-chan fsnotify.Event { return w.watcher.Events }
 func (w *watch) missed() <-chan error { return w.watcher.Errors }
 
 // concerns tells whether an event changes the directory or what is in it; of the
-// parent's other entries nothing matters.
+// parent's other entries nothing matters. After one of the directory itself the
+// watch may be on nothing: its inode's number alone may well be in use again.
 func (w *watch) concerns(e fsnotify.Event) bool {
-	return e.Op != fsnotify.Chmod && (e.Name == w.dir || filepath.Dir(e.Name) == w.dir)
+	if e.Op == fsnotify.Chmod {
+		return false
+	}
+	if e.Name == w.dir {
+		w.seen = nil
+		return true
+	}
+	return filepath.Dir(e.Name) == w.dir
 }
 
 // arm puts the watch on the directory that now has the name. A watch stays with
@@ -56,10 +64,8 @@ func (w *watch) arm() {
 	if err == nil && w.seen != nil && os.SameFile(now, w.seen) {
 		return
 	}
-	if w.seen != nil {
-		_ = w.watcher.Remove(w.dir)
-		w.seen = nil
-	}
+	w.seen = nil
+	_ = w.watcher.Remove(w.dir) // an error says that there was none
 	if err == nil && w.watcher.Add(w.dir) == nil {
 		w.seen = now
 	}
