@@ -23,6 +23,7 @@ func main() {
 	end, child := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT)
 	signal.Notify(child, syscall.SIGCHLD)
+	reap() // those that ended before anybody listened
 	for {
 		select {
 		case <-end:

@@ -31,9 +31,10 @@ func testInitIsProcessOneInItsPodsNamespaces(l *lab) {
 			l.Errorf("init shares our %s namespace", kind)
 		}
 	}
+	l.awaitProgram(pid)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		l.Fatal(err)
+		l.Error(err)
 	}
 	for _, want := range []string{"Name:\tcrib-init\n", fmt.Sprintf("NSpid:\t%d\t1\n", pid),
 		"CapEff:\t0000000000000000\n", "NoNewPrivs:\t1\n"} {
@@ -248,7 +249,8 @@ func testInitReapsOrphans(l *lab) {
 	for children := "?"; children != ""; {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 		if err != nil || deadline.Err() != nil {
-			l.Fatalf("children %q were not reaped: %v", children, err)
+			l.Errorf("children %q were not reaped: %v", children, err)
+			break
 		}
 		children = string(b)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -93,6 +94,9 @@ func makeLab(t testing.TB) *lab {
 			t.Logf("log:\n%s", log.String())
 		}
 		l.noTraces(state)
+		for _, pid := range append(l.inits, processes(t, state)...) {
+			_ = unix.Kill(pid, unix.SIGKILL) // one failed test is enough
+		}
 		removeCgroups(t)
 		if err := os.RemoveAll(state); err != nil {
 			t.Error(err)
@@ -165,6 +169,22 @@ func (l *lab) must(err error) {
 
 // shims are the pids of the shims of the lab's pod.
 func (l *lab) shims() []int { return processes(l, "crib-shim", "-id\x00"+l.pod) }
+
+// awaitProgram waits until an init is itself: the OCI runtime says that it has
+// started it a moment before it executes the program.
+func (l *lab) awaitProgram(pid int) {
+	l.Helper()
+	ctx, cancel := context.WithTimeout(l.Context(), patience)
+	defer cancel()
+	for name := ""; name != initName; {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err != nil || ctx.Err() != nil {
+			l.Errorf("process %d is %q: %v", pid, name, err)
+			return
+		}
+		name = strings.TrimSpace(string(b))
+	}
+}
 
 // awaitEnd waits until a process that is not our child has ended.
 func (l *lab) awaitEnd(pid int) {

@@ -71,7 +71,7 @@ func TestContainersOfThePodShareItsShim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shims := processes(t, "crib-shim"); len(shims) != 1 {
+	if shims := processes(t, "crib-shim", l.cfg.State); len(shims) != 1 {
 		t.Errorf("shims %v", shims)
 	}
 	// The other one goes on without the init, and so does their shim.
@@ -79,7 +79,7 @@ func TestContainersOfThePodShareItsShim(t *testing.T) {
 	if running, err := e.runningPid(t.Context(), second); err != nil || running != pid {
 		t.Errorf("runningPid() = %d, %v, want %d", running, err, pid)
 	}
-	shims := processes(t, "crib-shim")
+	shims := processes(t, "crib-shim", l.cfg.State)
 	l.must(e.remove(t.Context(), second))
 	l.must(e.removeSocket(t.Context(), l.pod))
 	for _, shim := range shims {
