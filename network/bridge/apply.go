@@ -163,10 +163,15 @@ func (n *Network) checkOurs(br netlink.Link, mac net.HardwareAddr) error {
 // createBridge makes the bridge. Its link address is given, so that it never
 // changes with the ports, and derived, so that it is the same after a repair.
 func (n *Network) createBridge(mac net.HardwareAddr, mtu int) error {
-	// The time that members have for an answer is also how long a bridge that has
-	// just begun to ask distrusts what it knows, and with flooding off lets nothing
-	// through.
-	info := bridgeInfo(nl.IFLA_BR_MCAST_QUERY_RESPONSE_INTVL, nl.Uint64Attr(queryResponse))
+	info := bridgeInfo(
+		// The time for an answer is also how long a bridge that has just begun to
+		// ask distrusts what it knows: with flooding off nothing passes meanwhile.
+		nl.NewRtAttr(nl.IFLA_BR_MCAST_QUERY_RESPONSE_INTVL, nl.Uint64Attr(second)),
+		// The first question comes to nothing when the bridge has no link-local
+		// address yet, which it gets in the kernel's own time; so ask again soon.
+		nl.NewRtAttr(nl.IFLA_BR_MCAST_STARTUP_QUERY_INTVL, nl.Uint64Attr(second)),
+		nl.NewRtAttr(nl.IFLA_BR_MCAST_STARTUP_QUERY_CNT, nl.Uint32Attr(startupQueries)),
+	)
 	var b batch
 	b.add("creating bridge "+n.cfg.Link, unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
 		nl.NewIfInfomsg(unix.AF_UNSPEC),
@@ -178,14 +183,19 @@ func (n *Network) createBridge(mac net.HardwareAddr, mtu int) error {
 	return b.run()
 }
 
-// queryResponse is how long listeners may take to answer a query, in hundredths of a second.
-const queryResponse = 100
+const (
+	second         = 100 // in the unit of the kernel's bridges, USER_HZ
+	startupQueries = 5   // questions, one a second, after the bridge or a port came up
+)
 
-// bridgeInfo is one attribute of a bridge.
-func bridgeInfo(kind int, value []byte) *nl.RtAttr {
+// bridgeInfo holds attributes of a bridge.
+func bridgeInfo(attrs ...*nl.RtAttr) *nl.RtAttr {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
-	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(kind, value)
+	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	for _, a := range attrs {
+		data.AddChild(a)
+	}
 	return info
 }
 
@@ -208,7 +218,7 @@ func (n *Network) raiseBridge() error {
 	)
 	b.add("asking for listeners on bridge "+n.cfg.Link, unix.RTM_NEWLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(n.cfg.Link)),
-		bridgeInfo(nl.IFLA_BR_MCAST_QUERIER, nl.Uint8Attr(1)),
+		bridgeInfo(nl.NewRtAttr(nl.IFLA_BR_MCAST_QUERIER, nl.Uint8Attr(1))),
 	)
 	return b.run()
 }
