@@ -109,5 +109,6 @@ func (p *Pod) network() network.Pod {
 		CgroupParent: p.Spec.CgroupParent,
 		Annotations:  p.Spec.Annotations,
 		Ports:        p.Spec.Ports,
+		DNS:          network.DNS(p.Spec.DNS),
 	}
 }

@@ -193,6 +193,19 @@ func TestCreatedAtNeverGoesBack(t *testing.T) {
 	}
 }
 
+func TestRunFailsWhenTheNetworkGivesNoAddress(t *testing.T) {
+	w := newWorld()
+	m, net := w.start()
+	net.silent = true
+	_, err := m.Run(t.Context(), spec)
+	if err == nil || !strings.Contains(err.Error(), "no address on eth0") {
+		t.Errorf("got %v", err)
+	}
+	if left := w.remains(); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
 func TestRunRefusesBadInputAndChangesNothing(t *testing.T) {
 	w := newWorld()
 	m := start(t, w)

@@ -155,7 +155,14 @@ func (m *Manager) attach(ctx context.Context, d *draft) error {
 			return nil
 		})
 	}
-	return parallel(drivers...)
+	if err := parallel(drivers...); err != nil {
+		return err
+	}
+	if done := d.pod(); len(done.Attachments) > 0 && len(done.IPs()) == 0 {
+		return fmt.Errorf("network %s gave pod %s no address on %s: the kubelet needs one",
+			done.Attachments[0].Network, pod.Spec.Key, done.Attachments[0].Interface)
+	}
+	return nil
 }
 
 // createdAt returns now, or an instant after the pod's earlier sandboxes: the
