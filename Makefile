@@ -23,7 +23,7 @@ SLOW := /sandbox/engine|/cmd/|/integration
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test minbase unit bench verify lint fmt build build-arm64 tools install clean deps-demo deps-test
+.PHONY: help demo test minbase unit bench microbench verify lint fmt build build-arm64 tools install clean deps-demo deps-test
 
 help: ## This list
 	@awk -F ':.*## ' '/^## /{printf "\n%s\n", substr($$0, 4)} /^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,7 +49,11 @@ minbase: ## demo and test on a fresh Debian in namespaces of its own, and what t
 unit: ## Hermetic and fast: no root, no kernel features, no network
 	$(GO) test -short ./...
 
-bench: build ## Benchmarks (root): time and allocations of pod networks, addresses, whole pods
+bench: build ## RunPodSandbox, Stop, Remove, memory (root); containerd beside it if it is there; BENCH_JSON=FILE
+	$(GOBUILD) -o $(BUILD)/ ./integration/bench
+	$(BUILD)/bench --bin $(BUILD)
+
+microbench: build ## Benchmarks of the packages (root): time and allocations of pod networks, addresses
 	CRIB_BIN=$(BUILD) $(GO) test -run '^$$' -bench . -benchmem -timeout 25m ./...
 
 ## Keep it in order
