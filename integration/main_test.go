@@ -74,7 +74,13 @@ type crib struct {
 func start(t *testing.T, config string) *crib {
 	t.Helper()
 	nstest.Lab(t)
-	c, err := lab.Start(t.Context(), lab.Options{Bin: os.Getenv(binEnv), Config: config})
+	return startWith(t, lab.Options{Config: config})
+}
+
+func startWith(t *testing.T, o lab.Options) *crib {
+	t.Helper()
+	o.Bin = os.Getenv(binEnv)
+	c, err := lab.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

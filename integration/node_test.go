@@ -4,14 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crib-runtime/crib/integration/lab"
+	"github.com/crib-runtime/crib/network/netns/nstest"
 )
 
 // conflists writes two networks of the real plugins and returns a configuration
@@ -156,6 +159,25 @@ func TestOneDaemonPerRoot(t *testing.T) {
 	out, err := c.Command(t.Context(), "serve").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), fmt.Sprintf("another crib (PID %d)", c.PID())) {
 		t.Errorf("a second daemon: %s, %v", out, err)
+	}
+}
+
+func TestSystemdIsToldWhenCribIsReady(t *testing.T) {
+	nstest.Lab(t)
+	path := filepath.Join(t.TempDir(), "notify")
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = notify.Close() }()
+	startWith(t, lab.Options{Config: defaults, Env: []string{"NOTIFY_SOCKET=" + path}})
+	if err := notify.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	n, err := notify.Read(buf)
+	if err != nil || string(buf[:n]) != "READY=1" {
+		t.Errorf("told %q, %v", buf[:n], err)
 	}
 }
 

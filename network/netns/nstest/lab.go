@@ -67,7 +67,8 @@ func compare(before world) []string {
 // world counts what there is, by a line that describes it.
 type world map[string]int
 
-// diff lists what now has more (+) or less (-) of.
+// diff lists what now has more (+) or less (-) of. Goroutines that ended are no
+// difference: one of the first look itself may have been among them.
 func (w world) diff(now world) []string {
 	var lines []string
 	keys := maps.Clone(w)
@@ -76,7 +77,7 @@ func (w world) diff(now world) []string {
 		switch {
 		case now[line] > w[line]:
 			lines = append(lines, "+ "+line)
-		case now[line] < w[line]:
+		case now[line] < w[line] && !strings.HasPrefix(line, "goroutine "):
 			lines = append(lines, "- "+line)
 		}
 	}
