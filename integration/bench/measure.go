@@ -28,11 +28,9 @@ func turns(ctx context.Context, r report, targets []*target, n int) error {
 		if turn == 1 {
 			clear(samples) // the first turn warmed up: images, binaries, caches
 		}
-		for _, way := range ways {
-			for _, t := range targets {
-				if err := oneTurn(ctx, samples, t, way.atATime, t.name+"_"+way.infix); err != nil {
-					return err
-				}
+		for _, t := range targets {
+			if err := oneTurn(ctx, samples, t); err != nil {
+				return err
 			}
 		}
 	}
@@ -42,9 +40,19 @@ func turns(ctx context.Context, r report, targets []*target, n int) error {
 	return nil
 }
 
-// oneTurn runs, stops and removes the pods of a turn and adds the times to
+// oneTurn is one runtime's turn, in all ways.
+func oneTurn(ctx context.Context, samples map[string][]time.Duration, t *target) error {
+	for _, way := range ways {
+		if err := oneWay(ctx, samples, t, way.atATime, t.name+"_"+way.infix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oneWay runs, stops and removes the pods of a turn and adds the times to
 // samples, by prefix and verb. Under "wall" is how long the running took in all.
-func oneTurn(ctx context.Context, samples map[string][]time.Duration, t *target, atATime int, prefix string) error {
+func oneWay(ctx context.Context, samples map[string][]time.Duration, t *target, atATime int, prefix string) error {
 	if err := pause(ctx, rest); err != nil {
 		return err
 	}

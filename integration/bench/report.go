@@ -79,16 +79,13 @@ func (r report) print(out io.Writer, targets []*target) {
 	line := func(cells ...string) { fmt.Fprintln(w, strings.Join(cells, "\t")+"\t") }
 
 	line("", "", "p50", "p90", "p99", "ratio of p50")
-	for _, way := range ways {
-		for _, v := range []verb{runPod, stopPod, removePod} {
-			for _, t := range targets {
-				what := way.infix + string(v)
-				cells := []string{what, t.name}
-				for _, p := range quantiles {
-					cells = append(cells, r.cell(fmt.Sprintf("%s_%s_p%d_ms", t.name, what, p)))
-				}
-				line(append(cells, r.ratioOnce(t, what+"_p50"))...)
+	for _, what := range calls() {
+		for _, t := range targets {
+			cells := []string{what, t.name}
+			for _, p := range quantiles {
+				cells = append(cells, r.cell(fmt.Sprintf("%s_%s_p%d_ms", t.name, what, p)))
 			}
+			line(append(cells, r.ratioOnce(t, what+"_p50"))...)
 		}
 	}
 	line()
@@ -102,6 +99,17 @@ func (r report) print(out io.Writer, targets []*target) {
 		}
 	}
 	line("last 50 by first 50", "crib", r.cell("crib_many_last_by_first_50"), "", "", "")
+}
+
+// calls names what percentiles are of.
+func calls() []string {
+	var names []string
+	for _, way := range ways {
+		for _, v := range []verb{runPod, stopPod, removePod} {
+			names = append(names, way.infix+string(v))
+		}
+	}
+	return names
 }
 
 // cell formats a value, with more digits where it is small.
