@@ -239,6 +239,20 @@ func TestSemanticsOfTheContract(t *testing.T) {
 	}
 }
 
+func TestTheLongestNamesThatKubernetesAllows(t *testing.T) {
+	c := start(t, defaults)
+	cfg := c.Pod("a")
+	cfg.Hostname = strings.Repeat("h", 63)
+	cfg.Metadata.Name, cfg.Metadata.Namespace = strings.Repeat("n", 253), strings.Repeat("s", 63)
+	id, ips := c.pod(cfg)
+	if _, err := lab.Ping(lab.Host, ips[0]); err != nil {
+		t.Error(err)
+	}
+	if aliases := c.host("ip", "link", "show", "type", "veth"); !strings.Contains(aliases, id[:12]) {
+		t.Errorf("its link does not tell whose it is: %s", aliases)
+	}
+}
+
 func TestAPodHasItsHostnameSysctlsAndFiles(t *testing.T) {
 	c := start(t, defaults)
 	cfg := c.Pod("a")

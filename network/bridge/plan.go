@@ -103,9 +103,14 @@ func hostMAC(link string) net.HardwareAddr {
 	return net.HardwareAddr{0x0a, 0x59, sum[0], sum[1], sum[2], sum[3]}
 }
 
-// alias is what `ip link` shows at the host's end of a pod's link.
+// maxAlias is the length that IFALIASZ leaves for text.
+const maxAlias = 255
+
+// alias is what `ip link` shows at the host's end of a pod's link. A name that
+// Kubernetes allows may be longer than an alias, so it is the name that is cut.
 func alias(pod network.Pod) string {
-	return pod.Namespace + "/" + pod.Name + " " + pod.ID[:min(12, len(pod.ID))]
+	name, id := pod.Namespace+"/"+pod.Name, " "+pod.ID[:min(12, len(pod.ID))]
+	return name[:min(len(name), maxAlias-len(id))] + id
 }
 
 // has4 and has6 report whether there is an address of the family.
