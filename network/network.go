@@ -68,7 +68,7 @@ type Save func([]Attachment) error
 
 // Status is a network's cached verdict.
 type Status struct {
-	Ready   bool   // false only if no new pod could get this network and nobody is about to mend it
-	Reason  string // one CamelCase word when not ready
-	Message string // for people: numbers, cause, remedy; may be set when ready
+	Ready   bool   `json:"ready"`             // false only if no new pod could get this network and nobody is about to mend it
+	Reason  string `json:"reason,omitempty"`  // one CamelCase word when not ready
+	Message string `json:"message,omitempty"` // for people: numbers, cause, remedy; may be set when ready
 }

@@ -39,11 +39,11 @@ type Config struct {
 
 // Info is what Status tells about the engine.
 type Info struct {
-	Embedded   bool
-	Containerd string // version
-	Runtime    string // name, as containers' records have it
-	OCIRuntime string // path
-	OCIVersion string // of the specs that we write
+	Embedded   bool   `json:"embedded"`
+	Containerd string `json:"containerd"` // version
+	Runtime    string `json:"runtime"`    // name, as containers' records have it
+	OCIRuntime string `json:"ociRuntime"` // path
+	OCIVersion string `json:"ociVersion"` // of the specs that we write
 }
 
 // Engine is containerd, in our process or beside it. It is safe for concurrent
