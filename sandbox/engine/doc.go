@@ -54,6 +54,10 @@
 //     Rejected: leaving the connections open, two goroutines and three
 //     descriptors for each task. The link also makes the path that bundles
 //     remember independent of where a new version is installed.
+//   - Shims inherit our environment and our cgroup, as containerd's do: whoever
+//     starts the daemon clears NOTIFY_SOCKET, and its unit has KillMode=process.
+//   - A shim that hangs makes StopInit fail after 30 s with everything kept; it is
+//     not killed. Rejected: looking for its pid by command line.
 //   - Only a CRI plugin that serves (io.containerd.grpc.v1.cri) makes an external
 //     containerd unusable. Its parts (io.containerd.cri.v1.*) may be loaded: they
 //     do nothing by themselves, and the usual way to disable CRI leaves them.

@@ -30,7 +30,8 @@ type Init struct {
 }
 
 // StartInit makes the init of a pod run and returns its pid in our PID
-// namespace. One that runs already is left as it is; what is left of one that
+// namespace, which is a moment before the process executes crib-init: its
+// namespaces are final, its name is not. One that runs already is left as it is; what is left of one that
 // does not is removed first. On an error nothing is left, unless that could not
 // be removed either, which the error then says too; it has class
 // errdefs.ErrFailedPrecondition without Config.Init.

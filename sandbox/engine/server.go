@@ -212,7 +212,6 @@ func (s *server) close() error {
 	}
 	s.rpc.serving.Wait()
 	errs = append(errs, s.disconnect())
-	s.stop()
 	for _, p := range slices.Backward(s.loaded.GetAll()) {
 		instance, _ := p.Instance() // those that failed were not kept
 		switch c := instance.(type) {
@@ -222,6 +221,9 @@ func (s *server) close() error {
 			errs = append(errs, closeExchange(c))
 		}
 	}
+	// Last: the collector of garbage must take what was reported to it, else the
+	// goroutines that report wait for ever. Closing the database waits for it.
+	s.stop()
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
 	}
