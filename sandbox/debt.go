@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -10,6 +11,9 @@ const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 )
+
+// noticeEvery is how often it is looked for pods that died.
+const noticeEvery = 5 * time.Second
 
 // Debt is a teardown that could not be finished yet.
 type Debt struct {
@@ -56,40 +60,55 @@ func (m *Manager) owe(pod *Pod, err error) {
 	m.debts[pod.ID] = &debt
 }
 
-// Serve retries what is owed and notices pods that died, until ctx ends.
+// Serve retries what is owed and notices pods that died, until ctx ends. The two
+// do not wait for each other: a teardown may hang.
 func (m *Manager) Serve(ctx context.Context) error {
-	tick := time.NewTicker(firstRetry)
+	return parallel(
+		func() error { return every(ctx, firstRetry, m.retryDebts) },
+		func() error { return every(ctx, noticeEvery, m.notice) },
+	)
+}
+
+func every(ctx context.Context, pause time.Duration, do func(context.Context)) error {
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
-	for n := 0; ; n++ {
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			m.retryDebts(ctx)
-			if n%5 == 0 {
-				m.notice(ctx)
-			}
+			do(ctx)
 		}
 	}
 }
 
-// retryDebts runs the teardowns that are due. A failed Run leaves nothing but
-// its debt, so a pod that was never Ready and is released now is forgotten; a
-// client that saw it NotReady gets OK for its Remove.
+// retryDebts runs the teardowns that are due. A pod whose Run failed stays listed
+// as NotReady after that, until the client removes it.
 func (m *Manager) retryDebts(ctx context.Context) {
-	for _, debt := range m.Debts() {
-		if time.Now().Before(debt.next) {
-			continue
-		}
-		pod, unlock, err := m.claim(ctx, debt.Pod.ID)
-		if err != nil || pod == nil {
-			continue
-		}
-		if err := m.stop(pod); err == nil && m.debt(pod.ID) == nil {
-			m.cfg.Log.Info("an owed teardown is done", "pod", pod.Spec.Key, "id", pod.ID, "attempts", debt.Attempts+1)
-		}
-		unlock()
+	due := slices.DeleteFunc(m.Debts(), func(d Debt) bool { return time.Now().Before(d.next) })
+	each(due, func(d Debt) { m.retryDebt(ctx, d) })
+}
+
+func (m *Manager) retryDebt(ctx context.Context, debt Debt) {
+	pod, unlock, err := m.claimSoon(ctx, debt.Pod.ID)
+	if err != nil || pod == nil {
+		return
 	}
+	defer unlock()
+	if err := m.stop(pod); err == nil && m.debt(pod.ID) == nil {
+		m.cfg.Log.Info("an owed teardown is done", "pod", pod.Spec.Key, "id", pod.ID, "attempts", debt.Attempts+1)
+	}
+}
+
+// claimSoon is claim for the loops, which do not wait for a call that takes long:
+// they come again.
+func (m *Manager) claimSoon(ctx context.Context, id string) (*Pod, func(), error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, firstRetry)
+	defer cancel()
+	return m.claim(ctx, id)
 }
 
 // notice marks pods NotReady that are not alive any more. Their addresses stay
@@ -99,7 +118,7 @@ func (m *Manager) notice(ctx context.Context) {
 		if pod.State != Ready || m.alive(ctx, pod) {
 			continue
 		}
-		pod, unlock, err := m.claim(ctx, pod.ID)
+		pod, unlock, err := m.claimSoon(ctx, pod.ID)
 		if err != nil || pod == nil {
 			continue
 		}
@@ -127,6 +146,8 @@ func (m *Manager) alive(ctx context.Context, pod *Pod) bool {
 	if !pod.Init {
 		return true
 	}
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
 	running, err := m.cfg.Engine.InitRunning(ctx, pod.ID)
 	return running || err != nil
 }

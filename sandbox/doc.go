@@ -42,7 +42,7 @@
 //	namespaces, networks   Creating   some                   unwind
 //	init                   Creating   all                    unwind
 //	record                 Ready      all                    alive: attach again; dead: NotReady, addresses held until Stop
-//	reboot                 any        nothing                NotReady, addresses freed at once
+//	reboot                 any        nothing                NotReady, addresses freed at once, the rest owed
 //	record deleted         -          what was missed        swept
 //
 // # Locks

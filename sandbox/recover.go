@@ -10,9 +10,12 @@ import (
 	"github.com/crib-runtime/crib/network"
 )
 
-// recoverWorkers is how many living pods are attached again at once. More only
-// wait for the kernel's one lock of links.
-const recoverWorkers = 4
+// workers is how many pods are attached again, or torn down from the debts, at
+// once. More only wait for the kernel's one lock of links.
+const workers = 4
+
+// errReboot is what the teardown of a pod of another boot is owed for.
+var errReboot = errors.New("the node was restarted; what its engine and its networks keep on disk is still to be removed")
 
 // Recover reads the records of an earlier process and makes the world match
 // them: what was half made is unwound, the living pods are attached again (which
@@ -47,24 +50,33 @@ func (m *Manager) Recover(ctx context.Context) error {
 	return nil
 }
 
-// afterReboot marks a pod of another boot: the kernel keeps nothing of it, so
-// its addresses and ports are free at once. The engine's remains are on disk and
-// still have to go.
+// afterReboot marks a pod of another boot. The kernel keeps nothing of it, so its
+// addresses and ports are free at once; but engines and network plugins may keep
+// on disk what they know of it, so the teardown still has to be done.
 func (m *Manager) afterReboot(pod *Pod) {
 	gone := *pod
-	gone.Attachments, gone.InitPID = nil, 0
+	gone.InitPID = 0
 	if gone.State != Creating {
-		gone.State, gone.Stopping, gone.Released = NotReady, gone.Init, !gone.Init
+		gone.State, gone.Stopping = NotReady, true
 	}
 	if err := m.put(&gone); err != nil {
 		m.cfg.Log.Warn("a pod of an earlier boot stays recorded as it was", "pod", pod.Spec.Key, "id", pod.ID, "error", err)
 	}
 }
 
+// holders returns the pods that hold addresses, the newest first. Two records can
+// name one address, if the disk was full when the older pod gave it back: it
+// belongs to the pod that got it later.
+func (m *Manager) holders() []*Pod {
+	pods := slices.DeleteFunc(m.snapshot(), func(p *Pod) bool { return p.Released || p.BootID != m.cfg.BootID })
+	slices.SortFunc(pods, func(a, b *Pod) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	return pods
+}
+
 // restoreNetworks tells every driver what the records of this boot hold.
 func (m *Manager) restoreNetworks(ctx context.Context) error {
 	held := map[string][]network.Held{}
-	for _, pod := range m.snapshot() {
+	for _, pod := range m.holders() {
 		for driver, as := range byDriver(pod.Attachments) {
 			what := network.Held{Pod: pod.network(), Attachments: as}
 			if pod.State != Ready {
@@ -84,12 +96,17 @@ func (m *Manager) restoreNetworks(ctx context.Context) error {
 
 // resume brings each pod to where its record says it belongs.
 func (m *Manager) resume(ctx context.Context) {
-	limit := make(chan struct{}, recoverWorkers)
+	each(m.snapshot(), func(pod *Pod) { m.resumePod(ctx, pod) })
+}
+
+// each runs f for every item, a few at once, and waits for all.
+func each[T any](items []T, f func(T)) {
+	limit := make(chan struct{}, workers)
 	var wg sync.WaitGroup
-	for _, pod := range m.snapshot() {
+	for _, item := range items {
 		limit <- struct{}{}
 		wg.Go(func() {
-			m.resumePod(ctx, pod)
+			f(item)
 			<-limit
 		})
 	}
@@ -114,6 +131,8 @@ func (m *Manager) resumePod(ctx context.Context, pod *Pod) {
 		if err := d.change(func(p *Pod) { p.Timeline = pod.Timeline }); err != nil {
 			log.Warn("a living pod keeps its old record", "error", err)
 		}
+	case pod.Stopping && !pod.Released && pod.BootID != m.cfg.BootID:
+		m.owe(pod, errReboot) // network plugins may hang until the node is up
 	case pod.Stopping && !pod.Released:
 		_ = m.stop(pod) // logged and owed there
 	}
@@ -122,7 +141,8 @@ func (m *Manager) resumePod(ctx context.Context, pod *Pod) {
 // discard tears down what can be found of a pod whose record cannot be read.
 func (m *Manager) discard(id string) error {
 	m.cfg.Log.Warn("the record of a pod cannot be read; the pod is removed", "id", id)
-	pod := &Pod{ID: id, Spec: Spec{Key: Key{Name: "unreadable", Namespace: "crib", UID: id}}, BootID: m.cfg.BootID, Init: true}
+	key := Key{Name: "unreadable", Namespace: "crib", UID: id}
+	pod := &Pod{ID: id, Spec: Spec{Key: key}, BootID: m.cfg.BootID, CreatedAt: m.createdAt(key), Init: true}
 	pod.Pins = m.pins(id, Namespaces{})
 	return m.undo(pod, nil)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -77,22 +78,77 @@ func TestRecoverMarksADeadPodAndHoldsItsAddressUntilStop(t *testing.T) {
 	}
 }
 
-func TestRecoverAfterRebootFreesAddressesAtOnce(t *testing.T) {
+func TestRecoverAfterRebootFreesAddressesAtOnceAndTheRestSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		pod := mustRun(t, start(t, w), spec)
+		clear(w.have)
+		w.have["container "+pod.ID] = pod.ID // the engine's metadata is on disk,
+		w.have["link "+pod.ID] = pod.ID      // and so is what network plugins keep
+		w.edit(t, pod.ID, func(p *sandbox.Pod) { p.BootID = "another boot" })
+		m := start(t, w)
+		if gone, err := m.Get(pod.ID); err != nil || gone.State != sandbox.NotReady || gone.InitPID != 0 {
+			t.Fatalf("after a reboot the pod is %+v, %v", gone, err)
+		}
+		next := mustRun(t, m, spec)
+		if next.IPs()[0] != pod.IPs()[0] {
+			t.Errorf("the next pod has %v, though %v is free", next.IPs(), pod.IPs())
+		}
+		serve(t, m, 10*time.Second)
+		if gone, err := m.Get(pod.ID); err != nil || !gone.Released || len(m.Debts()) > 0 {
+			t.Errorf("ten seconds later the pod is %+v, %v; owed: %v", gone, err, m.Debts())
+		}
+		if left := append(w.owners("container"), w.owners("link")...); !slices.Equal(left, []string{next.ID, next.ID}) {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// TestRestartDoesNotHoldAddressesOfStoppedPods: a stopped pod stays listed until
+// the kubelet's garbage collection, and its address is another pod's by then.
+func TestRestartDoesNotHoldAddressesOfStoppedPods(t *testing.T) {
 	w := newWorld()
-	pod := mustRun(t, start(t, w), spec)
-	clear(w.have)
-	w.have["container "+pod.ID] = pod.ID // the engine's metadata is on disk
-	w.edit(t, pod.ID, func(p *sandbox.Pod) { p.BootID = "another boot" })
 	m := start(t, w)
-	gone, err := m.Get(pod.ID)
-	if err != nil || gone.State != sandbox.NotReady || !gone.Released {
-		t.Fatalf("after a reboot the pod is %+v, %v", gone, err)
+	old := mustRun(t, m, spec)
+	if err := m.Stop(t.Context(), old.ID); err != nil {
+		t.Fatal(err)
 	}
-	if left := w.owners("container"); len(left) > 0 {
-		t.Errorf("the engine still has %v", left)
+	living := mustRun(t, m, spec)
+	if living.IPs()[0] != old.IPs()[0] {
+		t.Fatalf("the model does not give %v again", old.IPs())
 	}
-	if next := mustRun(t, m, spec); next.IPs()[0] != pod.IPs()[0] {
-		t.Errorf("the next pod has %v, though %v is free", next.IPs(), pod.IPs())
+	m, net := w.start()
+	if err := m.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if owner := net.owners[living.IPs()[0]]; owner != living.ID {
+		t.Errorf("after a restart %v is of pod %s, not of %s", living.IPs(), owner, living.ID)
+	}
+	if err := errors.Join(m.Remove(t.Context(), old.ID), m.Remove(t.Context(), living.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if len(net.owners) > 0 {
+		t.Errorf("still held: %v", net.owners)
+	}
+}
+
+func TestAnAddressInTwoRecordsIsOfTheNewerPod(t *testing.T) {
+	for range 10 { // records come in no order
+		w := newWorld()
+		m := start(t, w)
+		older := mustRun(t, m, spec)
+		other := spec
+		other.UID = "u2"
+		newer := mustRun(t, m, other)
+		// The older one was stopped while the disk was full.
+		w.edit(t, newer.ID, func(p *sandbox.Pod) { p.Attachments = older.Attachments })
+		m, net := w.start()
+		if err := m.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if owner := net.owners[older.IPs()[0]]; owner != newer.ID {
+			t.Fatalf("%v is of pod %s, not of the newer one %s", older.IPs(), owner, newer.ID)
+		}
 	}
 }
 

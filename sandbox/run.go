@@ -53,6 +53,7 @@ func (m *Manager) Run(ctx context.Context, spec Spec) (string, error) {
 	if err != nil {
 		return "", m.undo(d.pod(), err)
 	}
+	m.cfg.Log.Info("a pod is ready", "pod", spec.Key, "id", pod.ID, "ips", d.pod().IPs(), "took", time.Since(start))
 	return pod.ID, nil
 }
 
@@ -71,7 +72,7 @@ func (m *Manager) plan(spec Spec) (*Pod, error) {
 		return pod, nil
 	}
 	if err := m.planNetworks(pod); err != nil {
-		return nil, errors.Join(err, m.detach(context.Background(), pod))
+		return nil, errors.Join(err, step("give back the addresses", pod, func(ctx context.Context, _ string) error { return m.detach(ctx, pod) }))
 	}
 	return pod, nil
 }

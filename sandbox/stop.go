@@ -34,10 +34,16 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 	if err := m.stop(pod); err != nil {
 		return err
 	}
-	if debt := m.debt(id); debt != nil {
+	if debt := m.debt(id); debt != nil && !m.get(id).Released {
 		return fmt.Errorf("remove pod %s: its teardown is not finished, it is tried again by itself: %w", pod.Spec.Key, debt.Err)
 	}
-	return m.forget(pod)
+	// What is owed now, if anything, is only to write the record. On a full disk
+	// that cannot be done until records are deleted.
+	if err := m.forget(pod); err != nil {
+		return err
+	}
+	m.cfg.Log.Info("a pod is removed", "pod", pod.Spec.Key, "id", id)
+	return nil
 }
 
 // claim takes the lock of a pod and returns its record of that moment, nil for
@@ -61,7 +67,8 @@ func (m *Manager) claim(ctx context.Context, id string) (*Pod, func(), error) {
 // stop tears a pod down, with the intent on record first: after a crash the
 // teardown is resumed.
 func (m *Manager) stop(pod *Pod) error {
-	if pod.Released && m.debt(pod.ID) == nil {
+	if pod.Released {
+		m.recordReleased(pod)
 		return nil
 	}
 	stopping := *pod
@@ -72,8 +79,17 @@ func (m *Manager) stop(pod *Pod) error {
 	stuck, owed := m.teardown(&stopping)
 	if err := m.settle(&stopping, errors.Join(stuck, owed)); err != nil {
 		m.cfg.Log.Warn("the teardown of a pod is owed", "pod", pod.Spec.Key, "id", pod.ID, "error", err)
+	} else {
+		m.cfg.Log.Info("a pod is stopped", "pod", pod.Spec.Key, "id", pod.ID)
 	}
 	return stuck
+}
+
+// recordReleased writes the record of a pod that is torn down, if that is owed.
+func (m *Manager) recordReleased(pod *Pod) {
+	if m.debt(pod.ID) != nil {
+		_ = m.settle(pod, nil) // it stays owed, and visible in Debts
+	}
 }
 
 // undo tears down a pod whose making failed with cause and returns the error to

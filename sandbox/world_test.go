@@ -205,10 +205,16 @@ func (f *fakeNetwork) Detach(ctx context.Context, pod network.Pod, as []network.
 func (f *fakeNetwork) Restore(ctx context.Context, held []network.Held) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	var errs []error
 	for _, h := range held {
-		f.owners[h.Attachments[0].Addresses[0].Addr()] = h.Pod.ID
+		addr := h.Attachments[0].Addresses[0].Addr()
+		if owner := f.owners[addr]; owner != "" {
+			errs = append(errs, fmt.Errorf("%s is of pod %s", addr, owner))
+			continue
+		}
+		f.owners[addr] = h.Pod.ID
 	}
-	return f.w.do(ctx, "restore", nil)
+	return errors.Join(append(errs, f.w.do(ctx, "restore", nil))...)
 }
 
 func (f *fakeNetwork) Status() network.Status { return network.Status{Ready: true} }
