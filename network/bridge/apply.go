@@ -85,9 +85,10 @@ func (n *Network) applyBridge(ctx context.Context, subnets []netip.Prefix) error
 		n.mem.setBridge(device{})
 		return err
 	}
-	n.mem.setBridge(device{index: br.Attrs().Index, mtu: mtu})
+	dev := device{index: br.Attrs().Index, mtu: mtu, ipv6: ipv6Available()}
+	n.mem.setBridge(dev)
 	if made {
-		n.rejoin(br.Attrs().Index, mtu)
+		n.rejoin(dev)
 	}
 	return n.applyGateways(br, subnets)
 }
@@ -225,9 +226,9 @@ func (n *Network) raiseBridge() error {
 
 // rejoin puts the links of all pods on a bridge that was made again. A pod whose
 // link is not there yet is fine; what else goes wrong is logged.
-func (n *Network) rejoin(index, mtu int) {
+func (n *Network) rejoin(to device) {
 	for _, pod := range n.mem.all() {
-		l := link{host: pod.host, alias: pod.alias, master: index, mtu: mtu, addrs: pod.addrs}
+		l := link{host: pod.host, alias: pod.alias, master: to.index, mtu: to.mtu, ipv6: to.ipv6, addrs: pod.addrs}
 		if err := l.repair(); err != nil && !isGone(err) {
 			n.cfg.Log.Warn("putting a pod back on the bridge", "network", n.cfg.Name, "pod", pod.alias, "error", err)
 		}

@@ -22,6 +22,7 @@ type link struct {
 	host, alias string // the host's end
 	master      int    // index of the bridge
 	mtu         int
+	ipv6        bool   // whether the kernel runs it
 	netns       string // path
 	name        string // of the pod's end
 	mac         net.HardwareAddr
@@ -89,7 +90,7 @@ func (l link) addHost(b *batch) {
 		nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(l.alias)),
 		info,
 	}
-	if ipv6Available() && l.mtu >= minMTU6 {
+	if l.ipv6 && l.mtu >= minMTU6 {
 		parts = append(parts, noLinkLocal())
 	}
 	b.add("setting up link "+l.host, unix.RTM_NEWLINK, 0, parts...)
@@ -148,7 +149,7 @@ func (l link) configurePod() error {
 // install routes in its neighbours by router advertisements, and one without an
 // IPv6 address has no use for the noise of IPv6.
 func (l link) podSysctls() error {
-	if !ipv6Available() {
+	if !l.ipv6 {
 		return nil
 	}
 	conf := "net/ipv6/conf/" + l.name + "/"

@@ -44,7 +44,8 @@ type leaver struct {
 // device is the bridge as it was seen last; zero if it is not there.
 type device struct {
 	index int
-	mtu   int // for new links
+	mtu   int  // for new links
+	ipv6  bool // whether the kernel runs it
 }
 
 // newMemory returns an empty one.
