@@ -27,8 +27,8 @@ func (s *Service) intercept(ctx context.Context, req any, info *grpc.UnaryServer
 	switch {
 	case err == nil:
 		log.Debug("call")
-	case errdefs.IsNotFound(err), errdefs.IsNotImplemented(err):
-		log.Debug("call", "error", err)
+	case errdefs.IsNotImplemented(err), errdefs.IsNotFound(err) && strings.HasSuffix(method, "Status"):
+		log.Debug("call", "error", err) // the kubelet asks for what it has just removed
 	default:
 		log.Warn("call", "error", err)
 	}

@@ -26,6 +26,9 @@ func main() {
 	}
 }
 
+// defaultConfig may be missing; a file that somebody names may not.
+const defaultConfig = "/etc/crib/config.toml"
+
 // flags are those of every command. A flag that is given wins over the files.
 type flags struct {
 	config, root, state, listen, logLevel, logFormat string
@@ -41,7 +44,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	p := root.PersistentFlags()
-	p.StringVar(&f.config, "config", "/etc/crib/config.toml", "configuration file; conf.d/*.toml beside it is read after it")
+	p.StringVar(&f.config, "config", defaultConfig, "configuration file; conf.d/*.toml beside it is read after it")
 	p.StringVar(&f.root, "root", "", "directory of what outlives a reboot")
 	p.StringVar(&f.state, "state", "", "directory of what does not")
 	p.StringVar(&f.listen, "listen", "", "socket of CRI")
@@ -53,6 +56,11 @@ func newRoot() *cobra.Command {
 
 // load reads the configuration and puts the flags over it.
 func (f *flags) load() (config.Config, config.Origins, error) {
+	if f.config != defaultConfig {
+		if _, err := os.Stat(f.config); err != nil {
+			return config.Config{}, nil, fmt.Errorf("read configuration: %w", err)
+		}
+	}
 	return config.Load(f.config, config.Flags{
 		Root: f.root, State: f.state, Listen: f.listen, LogLevel: f.logLevel, LogFormat: f.logFormat,
 	})

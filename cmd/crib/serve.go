@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"os/signal"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,11 @@ pods go on without the daemon, and the next one takes them over.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGTERM, unix.SIGINT)
 			defer stop()
+			// Go ends a program that writes to a closed standard error, unless it is
+			// notified. It is closed when the journal restarts.
+			broken := make(chan os.Signal, 1)
+			signal.Notify(broken, unix.SIGPIPE)
+			defer signal.Stop(broken)
 			d, err := open(ctx, f)
 			if err != nil {
 				return err
@@ -57,5 +63,8 @@ func open(ctx context.Context, f *flags) (*daemon.Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Modes below are meant as they are: a stricter umask of the caller would hide
+	// resolv.conf from pods, a laxer one show new sockets to all for a moment.
+	unix.Umask(0o022)
 	return daemon.Open(ctx, cfg, version, log)
 }

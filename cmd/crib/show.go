@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -46,6 +47,9 @@ func (q question[T]) command(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: q.use, Short: q.short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "json" && output != "table" {
+				return fmt.Errorf("--output %q: want table or json", output)
+			}
 			cfg, _, err := f.load()
 			if err != nil {
 				return err
@@ -54,19 +58,13 @@ func (q question[T]) command(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			switch output {
-			case "json":
+			if output == "json" {
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetIndent("", "  ")
 				return enc.Encode(value)
-			case "table":
-				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
-				if err := q.write(table, value); err != nil {
-					return err
-				}
-				return table.Flush()
 			}
-			return fmt.Errorf("--output %q: want table or json", output)
+			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+			return errors.Join(q.write(table, value), table.Flush())
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
@@ -79,12 +77,15 @@ func writePods(w io.Writer, pods []admin.Pod) error {
 	}
 	for _, pod := range pods {
 		if _, err := fmt.Fprintf(w, "%s/%s\t%s\t%s\t%s\t%s\t%s\t%s\n", pod.Namespace, pod.Name, pod.State, joinIPs(pod.IPs),
-			total(pod.Timeline), time.Since(pod.CreatedAt).Round(time.Second), pod.ID[:12], pod.Owed); err != nil {
+			total(pod.Timeline), time.Since(pod.CreatedAt).Round(time.Second), pod.ID[:min(12, len(pod.ID))], oneLine(pod.Owed)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// oneLine keeps joined errors in their row.
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
 func joinIPs(ips []netip.Addr) string {
 	texts := make([]string, 0, len(ips))
@@ -110,12 +111,12 @@ func writeNetworks(w io.Writer, networks []admin.Network) error {
 	for _, n := range networks {
 		head := fmt.Sprintf("%s\t%s\t%t\t%t", n.Name, n.Driver, n.Used, n.Status.Ready)
 		if len(n.Ranges) == 0 {
-			if _, err := fmt.Fprintf(w, "%s\t-\t-\t-\t-\t%s\n", head, n.Status.Message); err != nil {
+			if _, err := fmt.Fprintf(w, "%s\t-\t-\t-\t-\t%s\n", head, oneLine(n.Status.Message)); err != nil {
 				return err
 			}
 		}
 		for _, r := range n.Ranges {
-			if _, err := fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\n", head, r.CIDR, r.Gateway, r.Used, r.Free, n.Status.Message); err != nil {
+			if _, err := fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\n", head, r.CIDR, r.Gateway, r.Used, r.Free, oneLine(n.Status.Message)); err != nil {
 				return err
 			}
 		}

@@ -39,7 +39,7 @@ func Open(root string) (*Store, error) {
 	if err := os.MkdirAll(filepath.Join(root, "pods"), 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := lockFile(filepath.Join(root, "LOCK"))
+	lock, err := Lock(root)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,10 @@ func Open(root string) (*Store, error) {
 	return s, nil
 }
 
-// lockFile takes the lock without waiting and writes our PID for people.
-func lockFile(path string) (*os.File, error) {
+// Lock makes a directory this process's own, until the file is closed: it holds
+// the file LOCK in it. It does not wait; the error names the process that has it.
+func Lock(dir string) (*os.File, error) {
+	path := filepath.Join(dir, "LOCK")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -60,14 +62,13 @@ func lockFile(path string) (*os.File, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		owner, _ := os.ReadFile(path)
 		_ = f.Close()
-		return nil, fmt.Errorf("lock %s: another crib (PID %s) has this root: %w", path, strings.TrimSpace(string(owner)), err)
+		return nil, fmt.Errorf("lock %s: another crib (PID %s) has it: %w", path, strings.TrimSpace(string(owner)), err)
 	}
-	return f, errors.Join(f.Truncate(0), writeAt(f, fmt.Sprintf("%d\n", os.Getpid())))
-}
-
-func writeAt(f *os.File, text string) error {
-	_, err := f.WriteAt([]byte(text), 0)
-	return err
+	// The PID is for people only: a full disk is no reason not to start.
+	if err := f.Truncate(0); err == nil {
+		_, _ = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
+	}
+	return f, nil
 }
 
 func (s *Store) checkVersion() error {
@@ -90,7 +91,8 @@ func (s *Store) Close() error {
 	return errors.Join(s.sync(), s.lock.Close())
 }
 
-// Serve syncs changed records to disk every second until ctx ends.
+// Serve syncs changed records to disk every second until ctx ends. It returns the
+// first error; nothing is lost by that, and it can be called again.
 func (s *Store) Serve(ctx context.Context) error {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
@@ -100,14 +102,14 @@ func (s *Store) Serve(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			if err := s.sync(); err != nil {
-				return fmt.Errorf("sync %s: %w", s.root, err)
+				return err
 			}
 		}
 	}
 }
 
 // sync writes the root's file system out if a record changed: one call for all
-// of them costs less than one for each.
+// of them costs less than one for each. After an error it is due again.
 func (s *Store) sync() error {
 	s.mu.Lock()
 	dirty := s.dirty
@@ -116,7 +118,11 @@ func (s *Store) sync() error {
 	if !dirty {
 		return nil
 	}
-	return unix.Syncfs(int(s.lock.Fd()))
+	if err := unix.Syncfs(int(s.lock.Fd())); err != nil {
+		s.touch()
+		return fmt.Errorf("sync %s: %w", s.root, err)
+	}
+	return nil
 }
 
 // touch notes that something waits for the next sync.

@@ -17,7 +17,9 @@ func NewHandler(source Source, metrics *Metrics) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/pods", func(w http.ResponseWriter, _ *http.Request) { answer(w, source.Pods()) })
 	mux.HandleFunc("GET /v1/networks", func(w http.ResponseWriter, _ *http.Request) { answer(w, source.Networks()) })
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, // one odd name must not hide all the rest
+	}))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

@@ -65,11 +65,11 @@ func (c counts) Collect(out chan<- prometheus.Metric) {
 		if network.Status.Ready {
 			ready = 1
 		}
-		gauge("crib_network_ready", "Whether new pods can get the network.", ready, []string{"network"}, network.Name)
+		gauge("crib_network_ready", "Whether new pods can get the network.", ready, []string{"network", "driver"}, network.Name, network.Driver)
 		for _, r := range network.Ranges {
-			labels := []string{"network", "cidr", "state"}
-			gauge("crib_addresses", "Addresses of a range by state.", float64(r.Used), labels, network.Name, r.CIDR.String(), "used")
-			gauge("crib_addresses", "Addresses of a range by state.", float64(r.Free), labels, network.Name, r.CIDR.String(), "free")
+			labels := []string{"network", "driver", "cidr", "state"}
+			gauge("crib_addresses", "Addresses of a range by state.", float64(r.Used), labels, network.Name, network.Driver, r.CIDR.String(), "used")
+			gauge("crib_addresses", "Addresses of a range by state.", float64(r.Free), labels, network.Name, network.Driver, r.CIDR.String(), "free")
 		}
 	}
 }

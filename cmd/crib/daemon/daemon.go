@@ -22,6 +22,7 @@ import (
 // Daemon is all of crib in one process.
 type Daemon struct {
 	setup
+	lock    *os.File // of the state directory; closed last
 	store   *store.Store
 	engine  *engine.Engine
 	nets    *networks
@@ -37,7 +38,8 @@ type setup struct {
 	log     *slog.Logger
 }
 
-// Open makes the parts of a daemon. It is an error if another one has the root.
+// Open makes the parts of a daemon. It is an error if another one has the root or
+// the state directory.
 func Open(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*Daemon, error) {
 	d := &Daemon{setup: setup{cfg, version, log}}
 	err := d.open(ctx)
@@ -52,6 +54,11 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		return err
 	}
 	if d.store, err = store.Open(d.cfg.Root); err != nil {
+		return err
+	}
+	// Another root alone does not make it another crib: sockets and the pods'
+	// directories would be taken from one that runs.
+	if d.lock, err = store.Lock(d.cfg.State); err != nil {
 		return err
 	}
 	if err := netns.Share(d.cfg.Network.NetnsDir); err != nil {
@@ -153,6 +160,9 @@ func (d *Daemon) Close() error {
 	}
 	if d.store != nil {
 		errs = append(errs, d.store.Close())
+	}
+	if d.lock != nil {
+		errs = append(errs, d.lock.Close())
 	}
 	return errors.Join(errs...)
 }

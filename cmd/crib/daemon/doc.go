@@ -1,7 +1,7 @@
 // Package daemon puts crib together: it is the only place that names the
 // implementations of what package sandbox needs.
 //
-// [Open] makes the parts, in memory, under the lock of the root. [Daemon.Serve]
+// [Open] makes the parts, in memory, under the locks of root and state. [Daemon.Serve]
 // listens, recovers, tells systemd, and serves until its context ends; then it
 // drains the calls that run and leaves the pods alone. [Daemon.Reset] gives the
 // host back instead.
@@ -13,4 +13,14 @@
 //	recovery       package sandbox
 //	ready          sd_notify, all calls answer
 //	loops          owed teardowns, sweeps, conflist watch, syncing of records
+//
+// # Crashes
+//
+// Locks go with the process; a socket at which nobody answers is replaced.
+//
+// # Decisions
+//
+//  1. The state directory has a lock of its own. Rejected: the root's alone, with
+//     which a second daemon or a reset with another --root, and the state of the
+//     first by default, took sockets and pods from a daemon that ran.
 package daemon

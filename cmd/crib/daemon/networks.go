@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/crib-runtime/crib/cmd/crib/config"
@@ -57,28 +58,35 @@ func openNetworks(cfg config.Config, st *store.Store, log *slog.Logger) (*networ
 	if n.table, err = nat.Open(nat.Config{Table: builtin, Bridge: n.cfg.Bridge, Log: log}); err != nil {
 		return nil, fmt.Errorf("open the nftables table: %w", err)
 	}
+	if err := n.openDrivers(cfg.State); err != nil {
+		return nil, errors.Join(err, n.close())
+	}
+	return n, nil
+}
+
+func (n *networks) openDrivers(state string) (err error) {
 	if n.bridge, err = bridge.Open(bridge.Config{
 		Name:         builtin,
 		Link:         n.cfg.Bridge,
 		MTU:          n.cfg.MTU,
-		Dir:          filepath.Join(cfg.State, "networks", builtin),
-		Sysctls:      filepath.Join(cfg.State, "sysctls.json"),
+		Dir:          filepath.Join(state, "networks", builtin),
+		Sysctls:      filepath.Join(state, "sysctls.json"),
 		NoMasquerade: n.cfg.NoMasquerade,
-		Log:          log,
+		Log:          n.log,
 	}, n.table); err != nil {
-		return nil, fmt.Errorf("open the built-in network: %w", err)
+		return fmt.Errorf("open the built-in network: %w", err)
 	}
 	if n.cni, err = cni.Open(cni.Config{
 		ConfDir:  n.cfg.CNI.ConfDir,
 		BinDirs:  n.cfg.CNI.BinDirs,
-		CacheDir: filepath.Join(cfg.State, "cni"),
+		CacheDir: filepath.Join(state, "cni"),
 		Only:     only(n.cfg.Primary),
 		Timeout:  n.cfg.CNI.Timeout,
-		Log:      log,
+		Log:      n.log,
 	}); err != nil {
-		return nil, fmt.Errorf("open the networks of CNI: %w", err)
+		return fmt.Errorf("open the networks of CNI: %w", err)
 	}
-	return n, nil
+	return nil
 }
 
 // only returns the one conflist that the configuration chose, "" for no choice.
@@ -127,8 +135,9 @@ func (n *networks) start(ctx context.Context) error {
 	return n.bridge.SetCIDRs(ctx, ranges)
 }
 
-// relay takes the CIDRs of the kubelet. They are on disk before they are used:
-// the kubelet does not repeat them for a runtime that restarts.
+// relay takes the CIDRs of the kubelet, and keeps them on disk: the kubelet does
+// not repeat them for a runtime that restarts. Those that the network refuses take
+// nobody's place.
 func (n *networks) relay(ctx context.Context, ranges []netip.Prefix) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -141,13 +150,21 @@ func (n *networks) relay(ctx context.Context, ranges []netip.Prefix) error {
 	if slices.Equal(ranges, n.relayed.PodCIDRs) {
 		return nil
 	}
-	next := cidrs{PodCIDRs: ranges}
+	err := n.bridge.SetCIDRs(ctx, ranges)
+	if errdefs.IsInvalidArgument(err) || errdefs.IsAlreadyExists(err) {
+		return err
+	}
+	n.log.Info("pod CIDRs of the kubelet", "cidrs", ranges)
+	return errors.Join(err, n.keep(cidrs{PodCIDRs: ranges}))
+}
+
+// keep writes the kubelet's CIDRs to disk; n.mu is held.
+func (n *networks) keep(next cidrs) error {
 	if err := n.store.SetFact(cidrFact, next); err != nil {
 		return fmt.Errorf("keep the pod CIDRs: %w", err)
 	}
 	n.relayed = next
-	n.log.Info("pod CIDRs of the kubelet", "cidrs", ranges)
-	return n.bridge.SetCIDRs(ctx, ranges)
+	return nil
 }
 
 // status is the verdict on new pods: that of the first driver which is not ready.
@@ -173,7 +190,14 @@ func (n *networks) serve(ctx context.Context) error {
 	return group.Wait()
 }
 
-// reset removes what is the host's: bridge, table, sysctls.
+// reset removes what is the host's: bridge, table, sysctls. The kubelet's CIDRs
+// were those of the cluster that the node leaves.
 func (n *networks) reset(ctx context.Context) error {
-	return errors.Join(n.bridge.Reset(ctx), n.table.Delete(ctx))
+	errs := []error{n.bridge.Reset(ctx), n.table.Delete(ctx)}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.relayed.PodCIDRs) > 0 {
+		errs = append(errs, n.keep(cidrs{}))
+	}
+	return errors.Join(errs...)
 }

@@ -47,14 +47,15 @@ func (d *Daemon) Pods() []admin.Pod {
 	for _, debt := range d.pods.Debts() {
 		owed[debt.Pod.ID] = debt.Err.Error()
 	}
-	pods := []admin.Pod{}
+	pods := []admin.Pod{} // in JSON, lists are lists and never null
 	for _, pod := range d.pods.List() {
 		item := admin.Pod{
 			ID: pod.ID, Namespace: pod.Spec.Namespace, Name: pod.Spec.Name, UID: pod.Spec.UID,
 			State: string(pod.State), CreatedAt: pod.CreatedAt, InitPID: pod.InitPID, Owed: owed[pod.ID],
+			IPs: []netip.Addr{}, Attachments: []network.Attachment{}, Timeline: []admin.Stage{},
 		}
 		if !pod.Released {
-			item.Attachments, item.IPs = pod.Attachments, pod.IPs()
+			item.Attachments, item.IPs = append(item.Attachments, pod.Attachments...), append(item.IPs, pod.IPs()...)
 		}
 		for _, stage := range pod.Timeline {
 			item.Timeline = append(item.Timeline, admin.Stage{Name: stage.Name, Millis: float64(stage.Took.Microseconds()) / 1000})
@@ -70,13 +71,15 @@ func (d *Daemon) Networks() []admin.Network {
 	for _, driver := range d.nets.choose() {
 		used[driver] = true
 	}
-	built := admin.Network{Name: builtin, Driver: driverBridge, Used: used[driverBridge], Status: d.nets.bridge.Status()}
+	built := admin.Network{Name: builtin, Driver: driverBridge, Used: used[driverBridge], Status: d.nets.bridge.Status(), Ranges: []admin.Range{}}
 	for _, r := range d.nets.bridge.Ranges() {
 		built.Ranges = append(built.Ranges, admin.Range{CIDR: r.CIDR, Gateway: r.Gateway, Used: r.Used, Free: r.Free})
 	}
 	all := []admin.Network{built}
 	for _, name := range d.nets.cni.Names() {
-		all = append(all, admin.Network{Name: name, Driver: driverCNI, Used: used[driverCNI], Status: d.nets.cni.Status()})
+		all = append(all, admin.Network{
+			Name: name, Driver: driverCNI, Used: used[driverCNI], Status: d.nets.cni.Status(), Ranges: []admin.Range{},
+		})
 	}
 	return all
 }

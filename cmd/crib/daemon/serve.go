@@ -7,10 +7,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
@@ -51,6 +53,9 @@ func (d *Daemon) work(ctx context.Context) error {
 	if err := d.recover(ctx); err != nil {
 		return err
 	}
+	if ctx.Err() != nil {
+		return nil // told to end meanwhile
+	}
 	d.ready.Store(true)
 	d.log.Info("crib is ready", "version", d.version, "socket", d.cfg.Listen, "pods", len(d.pods.List()), "recovery", time.Since(start))
 	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
@@ -59,8 +64,19 @@ func (d *Daemon) work(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.pods.Serve(ctx) })
 	group.Go(func() error { return d.nets.serve(ctx) })
-	group.Go(func() error { return d.store.Serve(ctx) })
+	group.Go(func() error { return d.syncRecords(ctx) })
 	return group.Wait()
+}
+
+// syncRecords goes on when the disk fails: pods live without it.
+func (d *Daemon) syncRecords(ctx context.Context) error {
+	for {
+		err := d.store.Serve(ctx)
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		d.log.Error("the records of pods are not on disk yet; it is tried again", "error", err)
+	}
 }
 
 // recover gives the networks their ranges and the pods their due. Networks that
@@ -122,7 +138,23 @@ func (d *Daemon) Reset(ctx context.Context) (err error) {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	err = errors.Join(d.engine.Close(), os.RemoveAll(d.cfg.State))
+	err = errors.Join(d.engine.Close(), d.removeState())
 	d.engine = nil
 	return err
+}
+
+// removeState removes what crib has in the state directory, by name: the
+// configuration may name one in which others have something, too.
+func (d *Daemon) removeState() error {
+	var errs []error
+	for _, name := range []string{"pods", "networks", "engine", "cni", "sysctls.json", "LOCK"} {
+		errs = append(errs, os.RemoveAll(filepath.Join(d.cfg.State, name)))
+	}
+	for _, socket := range []string{d.cfg.Listen, d.cfg.Admin.Listen} {
+		errs = append(errs, clearStale(socket))
+	}
+	if err := os.Remove(d.cfg.State); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
