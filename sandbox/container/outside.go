@@ -1,0 +1,124 @@
+package container
+
+import (
+	"context"
+	"io"
+	"syscall"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/crib-runtime/crib/sandbox"
+	"github.com/crib-runtime/crib/sandbox/image"
+)
+
+// Images finds the image of a container; sandbox/engine does it.
+type Images interface {
+	// Image returns an image by its id, a tag or a digest reference;
+	// errdefs.ErrNotFound if the node does not have it.
+	Image(ctx context.Context, ref string) (image.Image, error)
+}
+
+// Roots makes and removes the writable roots of containers; sandbox/engine does it.
+type Roots interface {
+	// PrepareRoot makes the root of a container from an image, unpacking the image
+	// if need be, and calls use with the root mounted. Idempotent; on an error
+	// nothing is left.
+	PrepareRoot(ctx context.Context, id, imageID string, use func(root string) error) error
+	// RemoveRoot is idempotent.
+	RemoveRoot(ctx context.Context, id string) error
+}
+
+// Tasks runs containers; sandbox/engine does it. Calls for containers of one pod
+// exclude each other inside where the shim needs it.
+type Tasks interface {
+	// Create records a container with the engine. Idempotent.
+	Create(ctx context.Context, c Launch) error
+	// Start makes the container's task and starts its process; on an error no task
+	// is left.
+	Start(ctx context.Context, id string) (pid uint32, err error)
+	// Kill signals the first process, or with all set every process of the
+	// container. errdefs.ErrNotFound when it has ended.
+	Kill(ctx context.Context, id string, signal syscall.Signal, all bool) error
+	// Wait returns when the task has ended, also if that was before the call; the
+	// task still exists then. errdefs.ErrNotFound if there is none.
+	Wait(ctx context.Context, id string) (Ended, error)
+	// Delete kills what still runs and removes task and record, not the root.
+	// Idempotent.
+	Delete(ctx context.Context, id string) error
+}
+
+// Inside reaches into running containers; sandbox/engine does it.
+type Inside interface {
+	// Exec runs a process and returns its exit code. The end of ctx kills all of
+	// the process's tree and returns ctx's error.
+	Exec(ctx context.Context, id string, process *specs.Process, streams Streams) (code int32, err error)
+	// Attach connects streams to the container's first process until it ends, ctx
+	// ends or the input ends.
+	Attach(ctx context.Context, id string, streams Streams) error
+	// ReopenLog makes the log's writer create the file anew; it exists on return.
+	ReopenLog(ctx context.Context, id string) error
+	// Update changes the limits of a running container.
+	Update(ctx context.Context, id string, resources *specs.LinuxResources) error
+	// Usage reads what a running container uses.
+	Usage(ctx context.Context, id string) (Usage, error)
+}
+
+// Store keeps the records; sandbox/store does it.
+type Store interface {
+	PutContainer(c *Container) error
+	// DeleteContainer is idempotent.
+	DeleteContainer(podID, id string) error
+	LoadContainers() (containers []*Container, broken []string, err error)
+}
+
+// Pods tells of the pods; sandbox.Manager does it.
+type Pods interface {
+	Get(id string) (*sandbox.Pod, error)
+}
+
+// Launch is what the engine needs to run a container.
+type Launch struct {
+	ID      string
+	PodID   string
+	ImageID string
+	Labels  map[string]string
+	Spec    *specs.Spec
+	LogPath string // "" writes no log
+	Stdin   bool
+	TTY     bool
+}
+
+// Ended is how a task ended.
+type Ended struct {
+	At        time.Time
+	Code      uint32 // 128 and the signal, if it was one
+	OOMKilled bool   // something in the container was killed for want of memory
+}
+
+// Streams are the ends of a process's streams; nil is none.
+type Streams struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	TTY            bool
+	Resize         <-chan Size
+}
+
+// Size is that of a terminal, in characters.
+type Size struct{ Width, Height uint16 }
+
+// Usage is what a container uses.
+type Usage struct {
+	At               time.Time
+	CPUNanos         uint64 // of all CPUs together, since it started
+	MemoryUsage      uint64 // bytes
+	MemoryWorkingSet uint64
+	MemoryRSS        uint64
+	MemoryLimit      uint64 // 0: none
+	PageFaults       uint64
+	MajorPageFaults  uint64
+	WritableBytes    uint64 // of the writable layer
+	WritableInodes   uint64
+	WritableAt       time.Time
+	SwapUsage        uint64
+}
