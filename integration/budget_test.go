@@ -24,7 +24,9 @@ const (
 
 // exceptions are the breaches we live with, by the key that the failure prints,
 // each with its reason. One that nothing needs any more fails the test.
-var exceptions = map[string]string{}
+var exceptions = map[string]string{
+	"exported sandbox/container": "the words of CRI's container configuration, one type each; split up they would only be harder to find",
+}
 
 func TestBudgetsHold(t *testing.T) {
 	for _, f := range unexcused(checkBudgets(readSource(t, "..")), exceptions) {

@@ -228,7 +228,7 @@ func (n *Network) raiseBridge() error {
 // link is not there yet is fine; what else goes wrong is logged.
 func (n *Network) rejoin(to device) {
 	for _, pod := range n.mem.all() {
-		l := link{host: pod.host, alias: pod.alias, master: to.index, mtu: to.mtu, ipv6: to.ipv6, addrs: pod.addrs}
+		l := link{host: pod.host, alias: pod.alias, bridge: to, addrs: pod.addrs}
 		if err := l.repair(); err != nil && !isGone(err) {
 			n.cfg.Log.Warn("putting a pod back on the bridge", "network", n.cfg.Name, "pod", pod.alias, "error", err)
 		}

@@ -132,7 +132,7 @@ func (n *Network) link(ctx context.Context, pod network.Pod, att network.Attachm
 		return link{}, fmt.Errorf("reading attachment: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	return link{
-		host: att.HostInterface, alias: alias(pod), master: br.index, mtu: br.mtu, ipv6: br.ipv6,
+		host: att.HostInterface, alias: alias(pod), bridge: br,
 		netns: pod.Netns, name: att.Interface, mac: mac, addrs: att.Addresses,
 	}, nil
 }

@@ -20,9 +20,7 @@ import (
 // link is the wanted state of a pod's link: a plain value.
 type link struct {
 	host, alias string // the host's end
-	master      int    // index of the bridge
-	mtu         int
-	ipv6        bool   // whether the kernel runs it
+	bridge      device // the host's end is a port of it
 	netns       string // path
 	name        string // of the pod's end
 	mac         net.HardwareAddr
@@ -58,14 +56,14 @@ func (l link) createMessage(ns int) []nl.NetlinkRequestData {
 	nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
 	peer.AddRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(l.name))
 	peer.AddRtAttr(unix.IFLA_ADDRESS, l.mac)
-	peer.AddRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(l.mtu)))
+	peer.AddRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(l.bridge.mtu)))
 	peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(ns)))
 	return []nl.NetlinkRequestData{
 		nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(l.host)),
 		nl.NewRtAttr(unix.IFLA_ADDRESS, hostMAC(l.host)),
-		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(l.mtu))),
-		nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(l.master))),
+		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(l.bridge.mtu))),
+		nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(l.bridge.index))),
 		info,
 	}
 }
@@ -90,7 +88,7 @@ func (l link) addHost(b *batch) {
 		nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(l.alias)),
 		info,
 	}
-	if l.ipv6 && l.mtu >= minMTU6 {
+	if l.bridge.ipv6 && l.bridge.mtu >= minMTU6 {
 		parts = append(parts, noLinkLocal())
 	}
 	b.add("setting up link "+l.host, unix.RTM_NEWLINK, 0, parts...)
@@ -109,7 +107,7 @@ func (l link) addMaster(b *batch) {
 	b.add("adding link "+l.host+" to the bridge", unix.RTM_SETLINK, 0,
 		nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(l.host)),
-		nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(l.master))),
+		nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(l.bridge.index))),
 	)
 }
 
@@ -149,7 +147,7 @@ func (l link) configurePod() error {
 // install routes in its neighbours by router advertisements, and one without an
 // IPv6 address has no use for the noise of IPv6.
 func (l link) podSysctls() error {
-	if !l.ipv6 {
+	if !l.bridge.ipv6 {
 		return nil
 	}
 	conf := "net/ipv6/conf/" + l.name + "/"
