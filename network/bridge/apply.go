@@ -143,8 +143,8 @@ func (n *Network) ensureBridge(subnets []netip.Prefix, mtu int) (br netlink.Link
 	if err := n.set(bridgeSettings(n.cfg.Link, subnets), ""); err != nil {
 		return nil, false, err
 	}
-	if !n.isRaised(br) {
-		err = n.raiseBridge()
+	if asks := has6(subnets); !n.isRaised(br, asks) {
+		err = n.raiseBridge(asks)
 	}
 	return br, made, err
 }
@@ -202,16 +202,27 @@ func bridgeInfo(attrs ...*nl.RtAttr) *nl.RtAttr {
 
 // isRaised reports whether raiseBridge has nothing to do. Doing it all the same
 // would wake everybody who watches links.
-func (n *Network) isRaised(br netlink.Link) bool {
-	asks, err := os.ReadFile("/sys/class/net/" + n.cfg.Link + "/bridge/multicast_querier")
-	return br.Attrs().Alias == n.marker() && br.Attrs().Flags&net.FlagUp != 0 && err == nil && string(asks) == "1\n"
+func (n *Network) isRaised(br netlink.Link, asks bool) bool {
+	dir := "/sys/class/net/" + n.cfg.Link + "/bridge/multicast_"
+	for _, file := range []string{"snooping", "querier"} {
+		got, err := os.ReadFile(dir + file)
+		if err != nil || (string(got) == "1\n") != asks {
+			return false
+		}
+	}
+	return br.Attrs().Alias == n.marker() && br.Attrs().Flags&net.FlagUp != 0
 }
 
-// raiseBridge marks the bridge as ours, makes it ask who listens to which
-// multicast group (see addHost), and sets it up.
-func (n *Network) raiseBridge() error {
+// raiseBridge marks the bridge as ours, sets it up, and makes it ask who listens
+// to which multicast group, or not (see addHost). Without IPv6 it need not know:
+// the questions, five to each new port, cost more than the port.
+func (n *Network) raiseBridge(asks bool) error {
 	up := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	up.Flags, up.Change = unix.IFF_UP, unix.IFF_UP
+	on := nl.Uint8Attr(0)
+	if asks {
+		on = nl.Uint8Attr(1)
+	}
 	var b batch
 	b.add("setting up bridge "+n.cfg.Link, unix.RTM_SETLINK, 0, up,
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(n.cfg.Link)),
@@ -219,7 +230,7 @@ func (n *Network) raiseBridge() error {
 	)
 	b.add("asking for listeners on bridge "+n.cfg.Link, unix.RTM_NEWLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(n.cfg.Link)),
-		bridgeInfo(nl.NewRtAttr(nl.IFLA_BR_MCAST_QUERIER, nl.Uint8Attr(1))),
+		bridgeInfo(nl.NewRtAttr(nl.IFLA_BR_MCAST_SNOOPING, on), nl.NewRtAttr(nl.IFLA_BR_MCAST_QUERIER, on)),
 	)
 	return b.run()
 }

@@ -169,6 +169,24 @@ func TestWithoutIPv6TheRestWorks(t *testing.T) {
 	}
 }
 
+func TestBridgeAsksForListenersOnlyWherePodsHaveIPv6(t *testing.T) {
+	l := newLab(t, "10.9.0.0/24")
+	for _, step := range []struct {
+		cidrs []string
+		want  string
+	}{
+		{[]string{"10.9.0.0/24"}, "mcast_snooping 0"},
+		{[]string{"10.9.0.0/24", "fd09::/64"}, "mcast_querier 1"},
+		{[]string{"10.9.0.0/24"}, "mcast_querier 0"},
+	} {
+		must(t, l.n.SetCIDRs(t.Context(), prefixes(step.cidrs...)))
+		must(t, l.n.apply(t.Context()))
+		if got := ip(t, network.Pod{}, "-d", "link", "show", "crib0"); !strings.Contains(got, step.want) {
+			t.Errorf("%v: no %q in\n%s", step.cidrs, step.want, got)
+		}
+	}
+}
+
 func TestOpenNamesWhatIsMissing(t *testing.T) {
 	_, err := Open(Config{Name: "x", Log: slog.New(slog.DiscardHandler)}, nil)
 	if !errdefs.IsInvalidArgument(err) {
