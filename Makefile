@@ -23,7 +23,7 @@ SLOW := /sandbox/engine|/cmd/|/integration
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test minbase unit bench microbench verify lint fmt build build-arm64 tools install clean deps-demo deps-test
+.PHONY: help demo test minbase critest unit bench microbench verify lint fmt build build-arm64 tools install clean deps-demo deps-test
 
 help: ## This list
 	@awk -F ':.*## ' '/^## /{printf "\n%s\n", substr($$0, 4)} /^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,12 @@ test: deps-test verify build build-arm64 tools ## Everything: the house rules, b
 
 minbase: ## demo and test on a fresh Debian in namespaces of its own, and what they left (root, debootstrap)
 	integration/minbase.sh
+
+# Scripts that build and serve the suite's images; without them it cannot run.
+TESTIMAGES ?= ../shared/testimages
+
+critest: build $(BUILD)/tools/critest $(BUILD)/tools/crane ## The CRI conformance suite (root, gcc, and TESTIMAGES)
+	$(GO) run ./integration/critest --bin $(BUILD) --tools $(BUILD)/tools --images $(TESTIMAGES)
 
 unit: ## Hermetic and fast: no root, no kernel features, no network
 	$(GO) test -short ./...
@@ -87,6 +93,14 @@ $(BUILD)/tools/crictl: integration/tools/go.mod integration/tools/go.sum
 	CGO_ENABLED=0 $(GO) build -C integration/tools -buildvcs=false -trimpath \
 		-ldflags '-s -w -X sigs.k8s.io/cri-tools/pkg/version.Version=$(CRICTL_VERSION)' \
 		-o $@ sigs.k8s.io/cri-tools/cmd/crictl
+
+$(BUILD)/tools/crane: integration/tools/go.mod integration/tools/go.sum
+	CGO_ENABLED=0 $(GO) build -C integration/tools -buildvcs=false -trimpath -ldflags '-s -w' \
+		-o $@ github.com/google/go-containerregistry/cmd/crane
+
+$(BUILD)/tools/critest: integration/tools/go.mod integration/tools/go.sum
+	CGO_ENABLED=0 $(GO) test -C integration/tools -c -buildvcs=false -trimpath -ldflags '-s -w' \
+		-o $@ sigs.k8s.io/cri-tools/cmd/critest
 
 # Not in integration/tools: its 200 modules would choose versions for crictl.
 $(BUILD)/tools/golangci-lint-$(GOLANGCI_VERSION):

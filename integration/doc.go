@@ -2,17 +2,24 @@
 // the whole, built and started as an operator would, does what CRI asks for and
 // leaves a machine as it was, and that the source keeps its own house rules.
 //
-// It has no code that others could import: tests, the programs that they and
-// the Makefile run (folders below), and files for people to try crib with.
+// It has no code for other packages: tests, the programs that they and the
+// Makefile run (folders below), and files for people to try crib with.
 //
 //	layers_test.go   who may import whom, each law with its why
 //	budget_test.go   how long, wide and deep code may be; docs on every exported name
 //	habits_test.go   no init, no sleeping test, no error that only complains
 //	source_test.go   reads the source for these
+//	pods_test.go     pods, host ports, ranges, the contract, crictl
+//	crash_test.go    the daemon killed, ended and started again
+//	node_test.go     conflists, reset, sockets, the operator's commands
+//	lab              runs a built crib in namespaces of its own, for all of these
+//	demo             the README's first command
+//	bench            times beside containerd
+//	critest          the CRI conformance suite, and what does not pass yet
 //	deps.sh          installs the Debian packages that the demo or the tests need
 //	minbase.sh       the README's commands on a fresh Debian, and what they left behind
 //	uplink           the way out that minbase.sh leaves open, and its log
-//	tools            a module of its own for programs that the tests run (crictl)
+//	tools            a module of its own for programs that the tests run (crictl, critest, crane)
 //	testdata         a pod to run by hand
 //
 // # Invariants

@@ -145,3 +145,10 @@ func emptyOr(check func(string) error) func(string) error {
 		return check(s)
 	}
 }
+
+func isRate(n int) error {
+	if n < 0 {
+		return fmt.Errorf("is %d; want a number of bytes a second, 0 for none", n)
+	}
+	return nil
+}

@@ -20,6 +20,7 @@ type Config struct {
 	Admin   Admin
 	Network Network
 	Engine  Engine
+	Images  Images
 	Sandbox Sandbox
 }
 
@@ -61,6 +62,13 @@ type Engine struct {
 	OCIRuntime string // path or name; "": the best one installed
 }
 
+// Images says how images are pulled.
+type Images struct {
+	CertsDirs   []string      // of hosts.toml files, searched in this order
+	PullIdle    time.Duration // a pull without any progress for as long is given up
+	PullMinRate int           // and so is one slower than this, in bytes a second; 0: any
+}
+
 // Sandbox says how pods are made.
 type Sandbox struct {
 	Process      string // "auto", "always" or "never"
@@ -79,6 +87,7 @@ func Default() Config {
 			Primary: "auto", Bridge: "crib0", NetnsDir: "/run/netns",
 			CNI: CNI{ConfDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}, Timeout: 90 * time.Second},
 		},
+		Images:  Images{CertsDirs: []string{"/etc/crib/certs.d", "/etc/containerd/certs.d"}, PullIdle: 5 * time.Minute, PullMinRate: 1024},
 		Sandbox: Sandbox{Process: "auto", CgroupDriver: "auto"},
 	}
 	derive(&c, nil)

@@ -73,6 +73,10 @@ address = "/containerd.sock"
 shim = "/shim"
 init = "/init"
 oci_runtime = "crun"
+[images]
+certs_dirs = ["/certs"]
+pull_idle = "1m"
+pull_min_rate = 7
 [sandbox]
 process = "never"
 cgroup_driver = "systemd"
@@ -87,6 +91,7 @@ cgroup_driver = "systemd"
 			CNI:          config.CNI{ConfDir: "/c", BinDirs: []string{"/b", "/d"}, Timeout: 2 * time.Minute},
 		},
 		Engine:  config.Engine{Address: "/containerd.sock", Shim: "/shim", Init: "/init", OCIRuntime: "crun"},
+		Images:  config.Images{CertsDirs: []string{"/certs"}, PullIdle: time.Minute, PullMinRate: 7},
 		Sandbox: config.Sandbox{Process: "never", CgroupDriver: "systemd"},
 	}
 	if !reflect.DeepEqual(c, want) {

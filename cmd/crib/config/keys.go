@@ -39,6 +39,9 @@ func keys() []key {
 		define("engine.shim", func(c *Config) *string { return &c.Engine.Shim }, text(), emptyOr(isAbsolute)),
 		define("engine.init", func(c *Config) *string { return &c.Engine.Init }, text(), emptyOr(isAbsolute)),
 		define("engine.oci_runtime", func(c *Config) *string { return &c.Engine.OCIRuntime }, text(), emptyOr(isProgram)),
+		define("images.certs_dirs", func(c *Config) *[]string { return &c.Images.CertsDirs }, list(), areDirectories),
+		define("images.pull_idle", func(c *Config) *time.Duration { return &c.Images.PullIdle }, duration(), isTimeout),
+		define("images.pull_min_rate", func(c *Config) *int { return &c.Images.PullMinRate }, integer(), isRate),
 		define("sandbox.process", func(c *Config) *string { return &c.Sandbox.Process }, text(), oneOf("auto", "always", "never")),
 		define("sandbox.cgroup_driver", func(c *Config) *string { return &c.Sandbox.CgroupDriver }, text(), oneOf("auto", "systemd", "cgroupfs")),
 	}
