@@ -37,6 +37,25 @@ func (s setting) write() error {
 	return nil
 }
 
+// writeIn sets a value below dir, unless it is that already: a write of
+// disable_ipv6 spins for the lock of the network configuration. It is for several
+// settings of one directory, which is costly to find (see ipv6Available).
+func (s setting) writeIn(dir *os.Root) (err error) {
+	f, err := dir.OpenFile(s.path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("setting sysctl %s: %w", s.path, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	got := make([]byte, len(s.value)+1)
+	if n, err := f.Read(got); err == nil && strings.TrimSpace(string(got[:n])) == s.value {
+		return nil
+	}
+	if _, err := f.WriteAt([]byte(s.value), 0); err != nil {
+		return fmt.Errorf("setting sysctl %s to %s: %w", s.path, s.value, err)
+	}
+	return nil
+}
+
 // current reads the value.
 func (s setting) current() (string, error) {
 	text, err := os.ReadFile(sysctlRoot + s.path)

@@ -150,17 +150,19 @@ func (l link) podSysctls() error {
 	if !l.bridge.ipv6 {
 		return nil
 	}
-	conf := "net/ipv6/conf/" + l.name + "/"
-	values := []setting{{conf + "disable_ipv6", "1"}}
-	if has6(l.addrs) {
-		values = []setting{
-			{conf + "disable_ipv6", "0"}, {conf + "accept_ra", "0"},
-			{conf + "accept_dad", "0"}, {conf + "keep_addr_on_down", "1"},
-		}
+	dir, err := os.OpenRoot(sysctlRoot + "net/ipv6/conf/" + l.name)
+	if errors.Is(err, os.ErrNotExist) && !has6(l.addrs) {
+		return nil // a link with an MTU too small for IPv6
 	}
-	for _, v := range values {
-		// A link with an MTU too small for IPv6 has none of these.
-		if err := v.write(); err != nil && (!errors.Is(err, os.ErrNotExist) || has6(l.addrs)) {
+	if err != nil {
+		return fmt.Errorf("setting IPv6 of link %s: %w", l.name, err)
+	}
+	defer func() { _ = dir.Close() }()
+	if !has6(l.addrs) {
+		return setting{"disable_ipv6", "1"}.writeIn(dir)
+	}
+	for _, s := range []setting{{"accept_ra", "0"}, {"accept_dad", "0"}, {"keep_addr_on_down", "1"}, {"disable_ipv6", "0"}} {
+		if err := s.writeIn(dir); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -76,24 +77,50 @@ func sysctlPath(name string) string {
 	}, name)
 }
 
-// writeSysctls sets sysctls in the namespaces of the calling thread.
+// writeSysctls sets sysctls in the namespaces of the calling thread. Those of one
+// directory are opened from there: to find a directory below net, the kernel looks
+// through those of all network namespaces.
 func writeSysctls(sysctls map[string]string) error {
+	dirs := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(sysctls)) {
-		err := writeSysctl(sysctlPath(name), sysctls[name])
-		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("setting sysctl %q: this kernel has none of that name in a new namespace: %w",
-				name, errdefs.ErrInvalidArgument)
-		}
-		if err != nil {
-			return fmt.Errorf("setting sysctl %q to %q: %w", name, sysctls[name], err)
+		dir := filepath.Dir(sysctlPath(name))
+		dirs[dir] = append(dirs[dir], name)
+	}
+	for dir, names := range dirs {
+		if err := writeDir(dir, names, sysctls); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// writeDir sets the sysctls of one directory.
+func writeDir(path string, names []string, sysctls map[string]string) (err error) {
+	dir, err := os.OpenRoot(sysctlRoot + path)
+	if err != nil {
+		return refused(names[0], err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	for _, name := range names {
+		if err := writeSysctl(dir, filepath.Base(sysctlPath(name)), sysctls[name]); err != nil {
+			return refused(name, fmt.Errorf("to %q: %w", sysctls[name], err))
+		}
+	}
+	return nil
+}
+
+// refused says which sysctl could not be set, and whether there is none.
+func refused(name string, err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("setting sysctl %q: this kernel has none of that name in a new namespace: %w",
+			name, errdefs.ErrInvalidArgument)
+	}
+	return fmt.Errorf("setting sysctl %q: %w", name, err)
+}
+
 // writeSysctl writes a value without creating anything.
-func writeSysctl(path, value string) error {
-	f, err := os.OpenFile(sysctlRoot+path, os.O_WRONLY, 0)
+func writeSysctl(dir *os.Root, name, value string) error {
+	f, err := dir.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
