@@ -48,8 +48,12 @@ func (d *draft) change(f func(*Pod)) error {
 	return d.m.put(d.copyLocked())
 }
 
-// note adds a stage to the timeline; deferred, it times its function.
+// note adds a stage to the timeline of a start; deferred, it times its function.
+// The repair of a pod that is Ready has no place there.
 func (d *draft) note(stage string, start time.Time) {
+	if d.pod().State != Creating {
+		return
+	}
 	took := time.Since(start)
 	d.set(func(p *Pod) { p.Timeline = append(p.Timeline, Stage{stage, took}) })
 	if d.m.cfg.Observe != nil {

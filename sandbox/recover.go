@@ -128,7 +128,7 @@ func (m *Manager) resumePod(ctx context.Context, pod *Pod) {
 		if err := m.attach(ctx, d); err != nil {
 			log.Warn("the network of a living pod could not be repaired", "error", err)
 		}
-		if err := d.change(func(p *Pod) { p.Timeline = pod.Timeline }); err != nil {
+		if err := d.change(func(*Pod) {}); err != nil {
 			log.Warn("a living pod keeps its old record", "error", err)
 		}
 	case pod.Stopping && !pod.Released && pod.BootID != m.cfg.BootID:

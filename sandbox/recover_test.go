@@ -61,6 +61,9 @@ func TestRecoverKeepsALivingPod(t *testing.T) {
 	if err != nil || again.State != sandbox.Ready || again.IPs()[0] != pod.IPs()[0] {
 		t.Errorf("after a restart the pod is %+v, %v", again, err)
 	}
+	if !slices.Equal(again.Timeline, pod.Timeline) {
+		t.Errorf("the repair changed the timeline of the start from %v to %v", pod.Timeline, again.Timeline)
+	}
 }
 
 func TestRecoverMarksADeadPodAndHoldsItsAddressUntilStop(t *testing.T) {
