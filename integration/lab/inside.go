@@ -121,23 +121,23 @@ func Ping(ns string, to netip.Addr) (took time.Duration, err error) {
 	if _, err = conn.WriteTo(request, &net.IPAddr{IP: to.AsSlice()}); err != nil {
 		return 0, err
 	}
-	err = await(conn, protocol, reply)
+	err = await(conn, protocol, reply, to)
 	return time.Since(start), err
 }
 
-// await reads until the reply has come.
-func await(conn *icmp.PacketConn, protocol int, reply icmp.Type) error {
+// await reads until the reply has come. The socket sees those to other pings, too.
+func await(conn *icmp.PacketConn, protocol int, reply icmp.Type, from netip.Addr) error {
 	if err := conn.SetReadDeadline(time.Now().Add(askTime)); err != nil {
 		return err
 	}
 	buf := make([]byte, 1500)
 	for {
-		n, _, err := conn.ReadFrom(buf)
+		n, peer, err := conn.ReadFrom(buf)
 		if err != nil {
 			return err
 		}
 		got, err := icmp.ParseMessage(protocol, buf[:n])
-		if err == nil && got.Type == reply {
+		if err == nil && got.Type == reply && peer.String() == from.String() {
 			return nil
 		}
 	}
