@@ -105,7 +105,7 @@ var siblings = map[string][]string{
 	"network/conflist":  {"network/bridge"},
 	"network/nat":       {"network/netns/..."},
 	"sandbox/container": {"sandbox/image"},
-	"sandbox/engine":    {"sandbox/container", "sandbox/image"},
+	"sandbox/engine":    {"sandbox/container", "sandbox/image", "sandbox/logpump"},
 	"sandbox/store":     {"sandbox/container", "sandbox/image"},
 }
 

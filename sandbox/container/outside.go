@@ -86,7 +86,9 @@ type Launch struct {
 	Spec    *specs.Spec
 	LogPath string // "" writes no log
 	Stdin   bool
-	TTY     bool
+	// StdinOnce closes the input when the first client's input has ended.
+	StdinOnce bool
+	TTY       bool
 }
 
 // Ended is how a task ended.
