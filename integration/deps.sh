@@ -22,6 +22,7 @@ case $purpose in
 demo) ;;
 test)
 	need nft nftables "tests read the kernel's rules in the operator's language"
+	need /etc/protocols netbase "nft shows protocols by the names in it"
 	need ip iproute2 "tests read links, addresses and routes in the operator's language"
 	need gcc gcc "go test -race needs a C compiler"
 	need /usr/include/stdio.h libc6-dev "go test -race needs the C library's headers"
