@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -11,7 +12,6 @@ const (
 	perTurn = 20                     // pods of a turn
 	edge    = 50                     // pods at the beginning and at the end of many
 	rest    = 500 * time.Millisecond // before a turn: what the last one left is freed
-	settle  = 3 * time.Second        // before memory is weighed
 )
 
 // ways are the numbers of calls at a time, with what they add to a key.
@@ -78,9 +78,11 @@ func oneWay(ctx context.Context, samples map[string][]time.Duration, t *target, 
 }
 
 // crowds runs many pods of each runtime that exist at once, one after another,
-// weighs them, and takes them down ten at a time.
+// weighs them, and takes them down ten at a time. The smallest crowd comes first,
+// since the kernel is long at freeing what a large one leaves.
 func crowds(ctx context.Context, r report, targets []*target) error {
-	for _, t := range targets {
+	bySize := slices.SortedFunc(slices.Values(targets), func(a, b *target) int { return a.many - b.many })
+	for _, t := range bySize {
 		progress("%d pods of %s", t.many, t.name)
 		if err := crowd(ctx, r, t); err != nil {
 			return err

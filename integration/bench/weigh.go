@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,12 +25,33 @@ type weight struct {
 // kernelFields are the lines of /proc/meminfo that count as the kernel's.
 var kernelFields = []string{"Slab", "PageTables", "KernelStack", "Percpu"}
 
-// weigh waits until the machine has settled and weighs.
-func (t *target) weigh(ctx context.Context) (w weight, err error) {
-	if err := pause(ctx, settle); err != nil {
-		return w, err
+// The kernel has settled when its memory changes by less than still, in KiB, from
+// one look to the next. On a machine that does other things it never does.
+const (
+	looks = 20
+	still = 512
+	look  = time.Second
+)
+
+// settled waits for the kernel to settle and returns its memory.
+func settled(ctx context.Context) (float64, error) {
+	last := math.Inf(1)
+	for range looks {
+		if err := pause(ctx, look); err != nil {
+			return 0, err
+		}
+		now, err := sum("/proc/meminfo", kernelFields...)
+		if err != nil || math.Abs(last-now) < still {
+			return now, err
+		}
+		last = now
 	}
-	if w.kernel, err = sum("/proc/meminfo", kernelFields...); err != nil {
+	return last, nil
+}
+
+// weigh weighs when the kernel has settled.
+func (t *target) weigh(ctx context.Context) (w weight, err error) {
+	if w.kernel, err = settled(ctx); err != nil {
 		return w, err
 	}
 	pids, err := t.processes()
