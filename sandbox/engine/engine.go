@@ -35,6 +35,10 @@ type Config struct {
 	SystemdCgroup bool         // systemd makes the cgroups
 	Listen        string       // additional socket for the containerd API; embedded only
 	Log           *slog.Logger // nil discards
+
+	CertsDirs   []string      // directories of hosts.toml, the first that knows a registry counts; nil: /etc/crib/certs.d, /etc/containerd/certs.d
+	PullIdle    time.Duration // a pull ends when nothing comes for so long; 0: 5 min
+	PullMinRate uint64        // bytes a second that a pull must make, on average over PullIdle; 0: any
 }
 
 // Info is what Status tells about the engine.
@@ -55,6 +59,7 @@ type Engine struct {
 	server *server // nil when containerd is external
 	root   string  // of every init; "" without Config.Init
 	pods   *keyLock
+	images *imageStore
 
 	clamped sync.Once // the note that a wish for oom_score_adj was not granted
 }
@@ -117,9 +122,12 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	}
 	e.info.Containerd = v.Version
 	if e.server == nil {
-		return refuseCRI(ctx, e.client, address)
+		if err := refuseCRI(ctx, e.client, address); err != nil {
+			return err
+		}
 	}
-	return nil
+	e.images, err = openImages(ctx, e.client, e.cfg)
+	return err
 }
 
 // Info tells what was opened. It does not block.
@@ -129,6 +137,9 @@ func (e *Engine) Info() Info { return e.info }
 // Tasks and their shims go on. It is not to be called while another method runs.
 func (e *Engine) Close() error {
 	var errs []error
+	if e.images != nil {
+		e.images.close()
+	}
 	if e.client != nil {
 		errs = append(errs, e.client.Close())
 		e.client = nil

@@ -36,6 +36,7 @@ type server struct {
 	shim    string // the link to the shim's binary
 	log     *log.Entry
 	lock    *os.File
+	trust   *trust // nil until lock is held
 	loaded  *plugin.Set
 	stop    context.CancelFunc // ends the plugins' goroutines
 	rpc     rpcServers
@@ -65,6 +66,9 @@ func startServer(ctx context.Context, cfg Config) (*server, error) {
 
 func (s *server) start(ctx context.Context, cfg Config) (err error) {
 	if s.lock, err = lockRoot(cfg.Root); err != nil {
+		return err
+	}
+	if s.trust, err = openTrust(cfg.Root); err != nil {
 		return err
 	}
 	if s.shim, err = linkShim(cfg.State, cfg.Shim); err != nil {
@@ -224,6 +228,9 @@ func (s *server) close() error {
 	// Last: the collector of garbage must take what was reported to it, else the
 	// goroutines that report wait for ever. Closing the database waits for it.
 	s.stop()
+	if s.trust != nil {
+		errs = append(errs, s.trust.close())
+	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
 	}
