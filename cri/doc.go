@@ -1,6 +1,7 @@
 // Package cri speaks CRI v1 to the kubelet and to crictl: it translates messages
-// to calls of package sandbox and back, and the classes of errors to gRPC codes.
-// It has no state and no policy. It is the only package that knows cri-api.
+// to calls of packages sandbox and sandbox/container and back, and the classes of
+// errors to gRPC codes. It has no state and no policy. It is the only package that
+// knows cri-api.
 //
 // The contract that it keeps is the proto's, and what the kubelet enforces
 // beyond it:
@@ -15,6 +16,13 @@
 //   - Until recovery is done only Version and Status answer; all else is
 //     Unavailable, which clients retry.
 //
+//   - Of a container's status no field is empty that the kubelet looks at, whatever
+//     the record lacks; labels, annotations and mounts are as they were given.
+//   - An image has one id in all answers, and one that is not there is nil.
+//   - ExecSync tells a time-out by the code DeadlineExceeded, and fits what both
+//     outputs have into one message; kubelets take 16 MiB.
+//   - A bad field is InvalidArgument, and the text has the field's name.
+//
 // What is not implemented answers Unimplemented, which the kubelet can tell from
 // a failure.
 //
@@ -24,4 +32,14 @@
 //     for crictl, gets no init. The proto's default is a shared PID namespace; the
 //     init is started when a container asks for it. Rejected: a process for every
 //     pod that never said it wants one.
+//  2. A container without namespace options has the PID namespace that its pod has:
+//     the node's, the pod's if it is shared, else its own. Rejected: POD, the
+//     proto's default, for the same reason.
+//  3. A container whose pod has no log directory has no log. Rejected: refusing it,
+//     since people's files for crictl are like that; and a path that begins
+//     wherever the daemon was started.
+//  4. A status shows the image by the name that the user wrote, not by the id that
+//     the kubelet asks with: Pod statuses and `crictl ps` are for people.
+//  5. Lists of statistics have the containers that run and could be read. Rejected:
+//     one error for all, as kubelets then see no container at all.
 package cri

@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,10 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/crib-runtime/crib/sandbox/image"
 )
 
 // answersEarly are the calls that need no pods.
@@ -19,7 +24,7 @@ var answersEarly = map[string]bool{"Version": true, "Status": true}
 func (s *Service) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	method := info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:]
 	if !answersEarly[method] && !s.cfg.Ready() {
-		return nil, errgrpc.ToGRPC(fmt.Errorf("crib is recovering its pods, try again: %w", errdefs.ErrUnavailable))
+		return nil, statusFrom(fmt.Errorf("crib is recovering its pods, try again: %w", errdefs.ErrUnavailable))
 	}
 	start := time.Now()
 	resp, err := handler(ctx, req)
@@ -32,5 +37,18 @@ func (s *Service) intercept(ctx context.Context, req any, info *grpc.UnaryServer
 	default:
 		log.Warn("call", "error", err)
 	}
-	return resp, errgrpc.ToGRPC(err)
+	return resp, statusFrom(err)
+}
+
+// statusFrom turns classes of errors into codes. Those that the kubelet knows by
+// name it finds by the beginning of the text, and under the code Unknown only.
+func statusFrom(err error) error {
+	if !errors.Is(err, image.ErrRegistryUnavailable) {
+		return errgrpc.ToGRPC(err)
+	}
+	text, name := err.Error(), image.ErrRegistryUnavailable.Error()
+	if !strings.HasPrefix(text, name) {
+		text = name + ": " + text
+	}
+	return status.Error(codes.Unknown, text)
 }

@@ -66,21 +66,13 @@ func (s *Service) ListPodSandbox(_ context.Context, req *runtime.ListPodSandboxR
 
 // fullID completes an id that people shortened, if it is of one pod only.
 func (s *Service) fullID(id string) string {
-	const whole = 64
-	if id == "" || len(id) >= whole {
-		return id
-	}
-	found := id
-	for _, pod := range s.cfg.Pods.List() {
-		if !strings.HasPrefix(pod.ID, id) {
-			continue
+	return complete(id, func(yield func(string) bool) {
+		for _, pod := range s.cfg.Pods.List() {
+			if !yield(pod.ID) {
+				return
+			}
 		}
-		if found != id {
-			return id
-		}
-		found = pod.ID
-	}
-	return found
+	})
 }
 
 func matches(filter *runtime.PodSandboxFilter, pod *sandbox.Pod) bool {
@@ -90,12 +82,7 @@ func matches(filter *runtime.PodSandboxFilter, pod *sandbox.Pod) bool {
 	if state := filter.GetState(); state != nil && state.GetState() != stateOf(pod) {
 		return false
 	}
-	for key, want := range filter.GetLabelSelector() {
-		if got, ok := pod.Spec.Labels[key]; !ok || got != want {
-			return false
-		}
-	}
-	return true
+	return hasLabels(pod.Spec.Labels, filter.GetLabelSelector())
 }
 
 // infoOf is what `crictl inspectp` shows beside the status. The key names are

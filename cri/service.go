@@ -4,12 +4,15 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"time"
 
 	"google.golang.org/grpc"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/crib-runtime/crib/network"
 	"github.com/crib-runtime/crib/sandbox"
+	"github.com/crib-runtime/crib/sandbox/container"
+	"github.com/crib-runtime/crib/sandbox/image"
 )
 
 // Node is what the service needs to know of the machine and its networks.
@@ -24,18 +27,81 @@ type Node interface {
 	Info() map[string]string
 }
 
-// Config is what a [Service] works with. All of it is required.
-type Config struct {
-	Pods    *sandbox.Manager
-	Node    Node
-	Version string // of crib, as semver
-	Ready   func() bool
-	Log     *slog.Logger
+// Containers is the life of containers, as container.Manager leads it. Ids are
+// whole; errdefs.ErrNotFound is for unknown ones.
+type Containers interface {
+	lifecycle
+	inside
+	// Get returns the record of a container that clients may see.
+	Get(id string) (*container.Container, error)
+	// List returns all of them. The records are shared: nobody changes them.
+	List() []*container.Container
 }
 
-// Service implements the runtime service of CRI. It is safe for concurrent use.
+// lifecycle changes what a container is.
+type lifecycle interface {
+	Create(ctx context.Context, spec container.Spec) (id string, err error)
+	Start(ctx context.Context, id string) error
+	Stop(ctx context.Context, id string, grace time.Duration) error
+	Remove(ctx context.Context, id string) error
+	Update(ctx context.Context, id string, resources container.Resources) error
+}
+
+// inside reaches into containers that run.
+type inside interface {
+	// ExecSync returns context.DeadlineExceeded when the time-out ends it; 0 is none.
+	ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (stdout, stderr []byte, code int32, err error)
+	ReopenLog(ctx context.Context, id string) error
+	Usage(ctx context.Context, id string) (container.Usage, error)
+}
+
+// Images is the node's images; sandbox/engine keeps them. A ref is an id, a tag
+// or a digest reference, as people write it.
+type Images interface {
+	// Pull fetches an image, unless the node has it as it is in the registry.
+	Pull(ctx context.Context, ref string, auth image.Auth) (image.Image, error)
+	// Image returns errdefs.ErrNotFound if the node does not have it.
+	Image(ctx context.Context, ref string) (image.Image, error)
+	Images(ctx context.Context) ([]image.Image, error)
+	// RemoveImage removes all references of the image; one that is not there is fine.
+	RemoveImage(ctx context.Context, ref string) error
+	ImageUsage(ctx context.Context) (image.FilesystemUsage, error)
+}
+
+// Streams hands out URLs, good for one use, at which a client finds its streams;
+// cri/stream serves them.
+type Streams interface {
+	ExecURL(s Session) (string, error)
+	AttachURL(s Session) (string, error)
+	PortForwardURL(podID string, ports []int32) (string, error)
+}
+
+// Session is what a client wants to be connected to: a new process of a container,
+// or without a command its first one.
+type Session struct {
+	ContainerID           string
+	Command               []string
+	Stdin, Stdout, Stderr bool
+	TTY                   bool
+}
+
+// Config is what a [Service] works with. All of it is required.
+type Config struct {
+	Pods       *sandbox.Manager
+	Containers Containers
+	Images     Images
+	Streams    Streams
+	Node       Node
+	Version    string // of crib, as semver
+	Ready      func() bool
+	Log        *slog.Logger
+}
+
+// Service implements the runtime and the image service of CRI. It is safe for
+// concurrent use.
 type Service struct {
 	runtime.UnimplementedRuntimeServiceServer
+	runtime.UnimplementedImageServiceServer
 	cfg Config
 }
 
@@ -48,6 +114,7 @@ func NewServer(cfg Config) *grpc.Server {
 		grpc.MaxSendMsgSize(maxMessage),
 	)
 	runtime.RegisterRuntimeServiceServer(server, s)
+	runtime.RegisterImageServiceServer(server, s)
 	return server
 }
 
