@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -92,6 +93,7 @@ func (c *Crib) Restart(ctx context.Context) error {
 	c.cmd = c.Command(context.WithoutCancel(ctx), "serve")
 	c.cmd.Stderr = c.log
 	c.cmd.Env = append(os.Environ(), c.Env...)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal is for us, who stop it
 	if err := c.cmd.Start(); err != nil {
 		return err
 	}
