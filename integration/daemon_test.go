@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -100,7 +102,9 @@ func TestAStrictUmaskAndAClosedStandardErrorHarmNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ListPodSandbox(t.Context(), &runtime.ListPodSandboxRequest{}, grpc.WaitForReady(true)); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := c.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{}, grpc.WaitForReady(true)); err != nil {
 		t.Errorf("the daemon does not answer: %v", err)
 	}
 	id, _ := c.pod(c.Pod("a"))
