@@ -6,20 +6,32 @@
 // the same io.kubernetes.cri.sandbox-id annotation; it ends with the last one.
 // It outlives the daemon: containers go on while there is none.
 //
+// A container whose spec has the annotation io.crib.dir has its output read here,
+// by sandbox/logpump, and its end written down: into that directory, which the
+// daemon made. Who waits for such a container is answered when its output is in
+// the log, or a second after its end.
+//
 // # Decisions
 //
 //   - containerd's manager, not one of our own: exec, attach, checkpoint and
 //     OOM events work from the first day. A leaner one costs 2 MiB less a pod
 //     and comes later. What is added to this binary therefore lives in packages
 //     that know nothing of that manager.
+//   - The task service is wrapped, not changed: the wrapper gives it FIFOs of the
+//     pump in place of the ones of a client. What to do with a container is in its
+//     spec, so that the engine's API stays containerd's.
 package main
 
 import (
 	"context"
 
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/manager"
-	_ "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task/plugin" // the task service registers itself
+	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task"
 	"github.com/containerd/containerd/v2/pkg/shim"
+	"github.com/containerd/containerd/v2/pkg/shutdown"
+	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/plugin"
+	"github.com/containerd/plugin/registry"
 )
 
 // runtimeName is what clients find in a container's record. cAdvisor and
@@ -27,5 +39,28 @@ import (
 const runtimeName = "io.containerd.runc.v2"
 
 func main() {
+	registry.Register(&plugin.Registration{
+		Type:     plugins.TTRPCPlugin,
+		ID:       "task",
+		Requires: []plugin.Type{plugins.EventPlugin, plugins.InternalPlugin},
+		InitFn:   newService,
+	})
 	shim.RunShim(context.Background(), manager.NewShimManager(runtimeName))
+}
+
+// newService makes the task service of this process.
+func newService(ic *plugin.InitContext) (any, error) {
+	publisher, err := ic.GetByID(plugins.EventPlugin, "publisher")
+	if err != nil {
+		return nil, err
+	}
+	down, err := ic.GetByID(plugins.InternalPlugin, "shutdown")
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := task.NewTaskService(ic.Context, publisher.(shim.Publisher), down.(shutdown.Service))
+	if err != nil {
+		return nil, err
+	}
+	return &service{TTRPCTaskService: tasks, attended: map[string]*attended{}}, nil
 }

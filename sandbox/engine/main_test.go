@@ -43,7 +43,8 @@ func run(m *testing.M) int {
 	return nstest.Main(m)
 }
 
-// buildPrograms builds the shim, the init and the containerd of go.mod. The
+// buildPrograms builds the shim, the init, what containers run and the containerd
+// of go.mod. The
 // latter needs modules that we do not, so it gets a copy of go.mod.
 func buildPrograms(dir string) error {
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -59,6 +60,7 @@ func buildPrograms(dir string) error {
 	for name, args := range map[string][]string{
 		"crib-shim": {"../../cmd/crib-shim"},
 		"crib-init": {"-ldflags=-s -w", "../../cmd/crib-init"},
+		"payload":   {"-ldflags=-s -w", "./testdata/payload"},
 		"containerd": {"-tags=no_btrfs,no_devmapper,no_zfs,no_tracing",
 			"github.com/containerd/containerd/v2/cmd/containerd"},
 	} {

@@ -50,9 +50,14 @@ func (e *Engine) runtime() (containers.RuntimeInfo, error) {
 // startTask creates and starts the task of container id and returns its pid. On
 // an error the caller deletes the task: it may exist.
 func (e *Engine) startTask(ctx context.Context, id string, rootfs ...*types.Mount) (uint32, error) {
-	svc := e.client.TaskService()
-	_, err := svc.Create(ctx, &tasks.CreateTaskRequest{ContainerID: id, Rootfs: rootfs, RuntimePath: e.shimPath()})
-	if err != nil {
+	return e.runTask(ctx, &tasks.CreateTaskRequest{ContainerID: id, Rootfs: rootfs})
+}
+
+// runTask is startTask with all that can be asked for.
+func (e *Engine) runTask(ctx context.Context, r *tasks.CreateTaskRequest) (uint32, error) {
+	svc, id := e.client.TaskService(), r.ContainerID
+	r.RuntimePath = e.shimPath()
+	if _, err := svc.Create(ctx, r); err != nil {
 		return 0, fmt.Errorf("creating task %s: %w", id, errgrpc.ToNative(err))
 	}
 	res, err := svc.Start(ctx, &tasks.StartRequest{ContainerID: id})
