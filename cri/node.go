@@ -29,8 +29,10 @@ func (s *Service) Version(context.Context, *runtime.VersionRequest) (*runtime.Ve
 
 // Status answers from cached verdicts only: a slow answer makes the node NotReady.
 func (s *Service) Status(_ context.Context, req *runtime.StatusRequest) (*runtime.StatusResponse, error) {
-	ready := &runtime.RuntimeCondition{Type: runtime.RuntimeReady, Status: s.cfg.Ready()}
-	if !ready.Status {
+	ready := &runtime.RuntimeCondition{Type: runtime.RuntimeReady, Status: true}
+	if !s.cfg.Ready() {
+		// Not false: the kubelet would make the node NotReady at once, for a moment
+		// in which its other calls are retried anyway.
 		ready.Reason, ready.Message = "Recovering", "pods of an earlier process are being recovered"
 	}
 	net := s.cfg.Node.NetworkStatus()

@@ -274,6 +274,8 @@ func TestRunRefusesBadInputAndChangesNothing(t *testing.T) {
 		"metadata.uid":       func(s *sandbox.Spec) { s.UID = "" },
 		"runtime_handler":    func(s *sandbox.Spec) { s.Handler = "kata" },
 		"hostname":           func(s *sandbox.Spec) { s.Hostname = strings.Repeat("h", 65) },
+		"dns_config":         func(s *sandbox.Spec) { s.DNS.Servers = []string{"10.0.0.1\nnameserver 6.6.6.6"} },
+		"config.hostname":    func(s *sandbox.Spec) { s.Hostname = "a\nb" },
 		"log_directory":      func(s *sandbox.Spec) { s.LogDirectory = "logs" },
 		"sysctls":            func(s *sandbox.Spec) { s.Sysctls = map[string]string{"vm.swappiness": "1"} },
 	} {

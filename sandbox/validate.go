@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/containerd/errdefs"
 
@@ -26,6 +29,12 @@ func (m *Manager) validate(spec *Spec) error {
 		return invalid("runtime_handler %q is not configured; there is \"runc\"", spec.Handler)
 	case len(spec.Hostname) > 64:
 		return invalid("config.hostname %q has %d characters, the kernel takes 64", spec.Hostname, len(spec.Hostname))
+	case strings.ContainsFunc(spec.Hostname, unprintable):
+		return invalid("config.hostname %q has characters that a name cannot have", spec.Hostname)
+	case slices.ContainsFunc(slices.Concat(spec.DNS.Servers, spec.DNS.Searches, spec.DNS.Options), func(s string) bool {
+		return strings.ContainsFunc(s, unprintable)
+	}):
+		return invalid("config.dns_config has an entry with a space or a line break: %q", spec.DNS)
 	case spec.LogDirectory != "" && !filepath.IsAbs(spec.LogDirectory):
 		return invalid("config.log_directory %q is not absolute", spec.LogDirectory)
 	case spec.Namespaces.SharedPID && m.cfg.Process == "never":
@@ -36,6 +45,9 @@ func (m *Manager) validate(spec *Spec) error {
 	}
 	return nil
 }
+
+// unprintable finds what would break a line of hostname or resolv.conf.
+func unprintable(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 
 // sysctls returns those of the pod over the defaults of the field: a pod's
 // processes may listen on low ports and ping without capabilities, since in a

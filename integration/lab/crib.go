@@ -99,7 +99,9 @@ func (c *Crib) Restart(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	for {
+	tick := time.NewTicker(redial.BaseDelay)
+	defer tick.Stop()
+	for ; ; <-tick.C {
 		_, err := c.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{}, grpc.WaitForReady(true))
 		if err == nil {
 			return nil

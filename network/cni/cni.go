@@ -32,8 +32,9 @@ type Config struct {
 // Networks are the conflists of a directory. Its methods may be called from
 // several goroutines, though not for one pod at the same time.
 type Networks struct {
-	cfg Config
-	cni *libcni.CNIConfig
+	cfg    Config
+	cni    *libcni.CNIConfig
+	runner *runner
 
 	// mu guards the fields below.
 	mu      sync.Mutex
@@ -95,7 +96,7 @@ func (n *Networks) Names() []string {
 
 // Plan returns one attachment for each loaded network; the first one's interface
 // is eth<first>. They hold everything that Attach and Detach will need. Without
-// a network the error is of class ErrUnavailable; with an annotation that cannot
+// a network, or without a plugin of one, the error is of class ErrUnavailable; with an annotation that cannot
 // be understood it is of class ErrInvalidArgument.
 func (n *Networks) Plan(pod network.Pod, first int) ([]network.Attachment, error) {
 	lists, loadErr := n.loaded()
@@ -108,6 +109,9 @@ func (n *Networks) Plan(pod network.Pod, first int) ([]network.Attachment, error
 	}
 	planned := make([]network.Attachment, 0, len(lists))
 	for i, l := range lists {
+		if err := n.installed(l); err != nil {
+			return nil, fmt.Errorf("plan network %s: %w", l.name, err)
+		}
 		d := detail{Conflist: l.raw, Args: arguments(pod), Capabilities: l.choose(offered)}
 		raw, err := d.encode()
 		if err != nil {
@@ -118,6 +122,18 @@ func (n *Networks) Plan(pod network.Pod, first int) ([]network.Attachment, error
 		})
 	}
 	return planned, nil
+}
+
+// installed tells whether the network's plugins are there. An ADD that starts
+// without them would leave pods that no DEL can take down until somebody
+// installs them.
+func (n *Networks) installed(l conflist) error {
+	for _, plugin := range l.plugins {
+		if _, err := n.runner.FindInPath(plugin, n.cfg.BinDirs); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loaded returns the networks in use and why the directory's present state is

@@ -50,10 +50,20 @@ func TestPlanNumbersInterfacesFromFirst(t *testing.T) {
 	n := newNode(t)
 	n.write("10-a.conflist", spy("a", "spy"))
 	n.write("20-b.conflist", spy("b", "spy"))
+	n.script("spy", "")
 	planned, err := n.open().Plan(network.Pod{ID: "p"}, 1)
 	n.must(err)
 	if len(planned) != 2 || planned[0].Interface != "eth1" || planned[1].Interface != "eth2" || planned[1].Driver != "cni" {
 		t.Errorf("planned: %+v", planned)
+	}
+}
+
+func TestPlanFailsWhileAPluginIsMissing(t *testing.T) {
+	n := newNode(t)
+	n.write("10-a.conflist", spy("a", "spy"))
+	_, err := n.open().Plan(network.Pod{ID: "p"}, 0)
+	if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "find plugin spy") {
+		t.Errorf("error: %v", err)
 	}
 }
 

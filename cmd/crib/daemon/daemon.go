@@ -67,6 +67,9 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.nets, err = openNetworks(d.cfg, d.store, d.log); err != nil {
 		return err
 	}
+	if err := d.nets.start(ctx); err != nil {
+		d.log.Error("the built-in network has no ranges", "error", err)
+	}
 	if d.engine, err = d.openEngine(ctx); err != nil {
 		return fmt.Errorf("open the engine: %w", err)
 	}

@@ -8,8 +8,8 @@
 //
 // # Start, in this order
 //
-//	sockets        Version and Status answer at once, all else is Unavailable
 //	pod CIDRs      of the configuration, else as the kubelet last gave them
+//	sockets        Version and Status answer at once, all else is Unavailable
 //	recovery       package sandbox
 //	ready          sd_notify, all calls answer
 //	loops          owed teardowns, sweeps, conflist watch, syncing of records

@@ -118,7 +118,7 @@ func (n *networks) choose() []string {
 }
 
 // start gives the built-in network its ranges: those of the configuration, else
-// what the kubelet gave last.
+// what the kubelet gave last. The kernel is touched by recovery only.
 func (n *networks) start(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

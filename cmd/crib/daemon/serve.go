@@ -50,7 +50,7 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 // work brings the pods back and then runs the loops.
 func (d *Daemon) work(ctx context.Context) error {
 	start := time.Now()
-	if err := d.recover(ctx); err != nil {
+	if err := d.pods.Recover(ctx); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -77,15 +77,6 @@ func (d *Daemon) syncRecords(ctx context.Context) error {
 		}
 		d.log.Error("the records of pods are not on disk yet; it is tried again", "error", err)
 	}
-}
-
-// recover gives the networks their ranges and the pods their due. Networks that
-// cannot be set up make no daemon fail: Status tells, and they are tried again.
-func (d *Daemon) recover(ctx context.Context) error {
-	if err := d.nets.start(ctx); err != nil {
-		d.log.Error("the built-in network has no ranges", "error", err)
-	}
-	return d.pods.Recover(ctx)
 }
 
 // serveCRI serves until ctx ends and then lets the calls that run finish.
@@ -127,7 +118,7 @@ func serveAdmin(ctx context.Context, server *http.Server, l net.Listener) error 
 // The engine's content stays, and so does the configuration.
 func (d *Daemon) Reset(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.Close()) }()
-	if err := d.recover(ctx); err != nil {
+	if err := d.pods.Recover(ctx); err != nil {
 		return err
 	}
 	var errs []error
