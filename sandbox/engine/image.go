@@ -49,7 +49,7 @@ const referencesKey = "references"
 
 // openImages finds out where images are unpacked.
 func openImages(ctx context.Context, c *client.Client, cfg Config) (*imageStore, error) {
-	snap, err := findSnapshotter(ctx, c, cfg.Root)
+	snap, err := findSnapshotter(ctx, c, cfg)
 	if err != nil {
 		return nil, err
 	}

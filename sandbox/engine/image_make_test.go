@@ -171,4 +171,3 @@ func encode(t testing.TB, value any) []byte {
 	}
 	return b
 }
-

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/kernelversion"
 	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	"golang.org/x/sys/unix"
@@ -40,7 +42,7 @@ type snapshotter struct {
 }
 
 // findSnapshotter takes overlayfs where it works, else native.
-func findSnapshotter(ctx context.Context, c *client.Client, fallback string) (snapshotter, error) {
+func findSnapshotter(ctx context.Context, c *client.Client, cfg Config) (snapshotter, error) {
 	res, err := c.IntrospectionService().Plugins(ctx, "type=="+string(plugins.SnapshotPlugin))
 	if err != nil {
 		return snapshotter{}, fmt.Errorf("asking containerd for its snapshotters: %w", err)
@@ -50,16 +52,27 @@ func findSnapshotter(ctx context.Context, c *client.Client, fallback string) (sn
 		if at < 0 {
 			continue
 		}
-		s := snapshotter{name: name, dir: res.Plugins[at].Exports[plugins.SnapshotterRootDir]}
-		if s.dir == "" {
-			s.dir = fallback
+		s := snapshotter{name: name, dir: cmp.Or(res.Plugins[at].Exports[plugins.SnapshotterRootDir], cfg.Root)}
+		if name == native {
+			return s, nil
 		}
-		if name == overlayfs {
-			s.volatile, err = kernelversion.GreaterEqualThan(kernelversion.KernelVersion{Kernel: 5, Major: 10})
+		if err := overlayWorks(s.dir, cfg); err != nil {
+			cfg.Log.Warn("images are unpacked by copying, which takes more space: overlayfs does not work", "directory", s.dir, "error", err)
+			continue
 		}
+		s.volatile, err = kernelversion.GreaterEqualThan(kernelversion.KernelVersion{Kernel: 5, Major: 10})
 		return s, err
 	}
 	return snapshotter{}, fmt.Errorf("looking for a snapshotter: containerd has neither %s nor %s: %w", overlayfs, native, errdefs.ErrNotFound)
+}
+
+// overlayWorks tries overlayfs in a directory, which the embedded containerd does
+// not do. An external one has been set up by somebody who knows.
+func overlayWorks(dir string, cfg Config) error {
+	if cfg.Address != "" {
+		return nil
+	}
+	return overlayutils.Supported(dir)
 }
 
 // PrepareRoot makes the root of a container from an image, unpacking the image
