@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -64,11 +63,8 @@ func hostDevice(d container.Device) ([]specs.LinuxDevice, []specs.LinuxDeviceCgr
 		return nil, nil, invalid("container_path is the root")
 	}
 	source, err := filepath.EvalSymlinks(d.HostPath)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, unavailable("the host has no such device")
-	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, unavailable("looking for the host's device: %v", err)
 	}
 	found := specs.Spec{Linux: &specs.Linux{Resources: &specs.LinuxResources{}}}
 	err = containerdoci.WithDevices(source, inside, access)(context.Background(), nil, nil, &found)

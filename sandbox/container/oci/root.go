@@ -34,7 +34,10 @@ func openIn(root, name string) (*os.File, error) {
 		if err == nil {
 			return os.NewFile(uintptr(fd), name), nil
 		}
-		if err != unix.EAGAIN && err != unix.EINTR || i == retries {
+		switch {
+		case err == unix.ENOTDIR || err == unix.ELOOP || err == unix.ENAMETOOLONG:
+			return nil, invalid("opening %.100q in the container's root: %v", name, err)
+		case err != unix.EAGAIN && err != unix.EINTR || i == retries:
 			return nil, fmt.Errorf("opening %q in the container's root: %w", name, err)
 		}
 	}

@@ -130,7 +130,7 @@ func TestPasswdThatIsNotAFileIsRefusedWithoutBeingOpened(t *testing.T) {
 
 func TestPasswdThatIsHugeIsRefused(t *testing.T) {
 	in := kubelet(t)
-	must(t, os.Truncate(filepath.Join(in.Root, "etc/passwd"), 1<<40))
+	must(t, os.Truncate(filepath.Join(in.Root, "etc/passwd"), maxUserFile+1))
 	wantRefused(t, in, "at most")
 }
 

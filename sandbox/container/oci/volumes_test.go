@@ -99,9 +99,11 @@ func TestVolumesDoNotLeaveTheRoot(t *testing.T) {
 }
 
 func TestVolumesThatCannotBeAreRefused(t *testing.T) {
-	for what, volume := range map[string]string{"its root as a volume": "/..", "not a directory": "/etc/passwd", "NUL": "/a\x00"} {
+	for what, volume := range map[string]string{"its root as a volume": "/..", "not a directory": "/etc/passwd", "NUL": "/a\x00",
+		"opening \"/etc/passwd/x\"": "/etc/passwd/x", "too many levels": "/loop/x"} {
 		t.Run(what, func(t *testing.T) {
 			in := kubelet(t)
+			must(t, os.Symlink("loop", filepath.Join(in.Root, "loop")))
 			in.Image.Volumes = []string{volume}
 			wantRefused(t, in, what)
 			if left, _ := filepath.Glob(filepath.Join(in.Volumes, "*")); len(left) != 0 {
