@@ -83,14 +83,19 @@ func setLabels(in Input, s *specs.Spec) error {
 	if label == "" || !in.Features.SELinux {
 		return nil
 	}
-	parts := strings.SplitN(label, ":", 4)
+	parts := strings.SplitN(label, ":", 4) // a level has colons of its own
 	if len(parts) < 4 {
 		return invalid("security_context.selinux_options %q is not user:role:type:level", label)
 	}
 	if err := checkText("security_context.selinux_options", label); err != nil {
 		return err
 	}
-	s.Process.SelinuxLabel = label
+	for i, usual := range []string{"system_u", "system_r", "container_t", "s0"} {
+		if parts[i] == "" {
+			parts[i] = usual
+		}
+	}
+	s.Process.SelinuxLabel = strings.Join(parts, ":")
 	// Files that the runtime makes are the container's, at the process's level.
 	s.Linux.MountLabel = "system_u:object_r:container_file_t:" + parts[3]
 	return nil

@@ -181,6 +181,10 @@ func TestLabelsAreWrittenWhereTheHostHasThem(t *testing.T) {
 	if s.Process.SelinuxLabel != in.Container.Spec.Security.SELinux || s.Linux.MountLabel != "system_u:object_r:container_file_t:s0:c1,c2" {
 		t.Errorf("got %q, %q", s.Process.SelinuxLabel, s.Linux.MountLabel)
 	}
+	in.Container.Spec.Security.SELinux = "::spc_t:"
+	if s, _ = build(t, in); s.Process.SelinuxLabel != "system_u:system_r:spc_t:s0" || s.Linux.MountLabel != "system_u:object_r:container_file_t:s0" {
+		t.Errorf("parts that are left out: %q, %q", s.Process.SelinuxLabel, s.Linux.MountLabel)
+	}
 	in.Container.Spec.Security.SELinux = "container_t"
 	wantRefused(t, in, "user:role:type:level")
 }
