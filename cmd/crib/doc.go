@@ -3,9 +3,10 @@
 //	crib serve     the daemon; package daemon puts it together
 //	crib pods      pods, their addresses, how long their start took, what is owed
 //	crib net       networks, CIDRs, used and free addresses
+//	crib images    import, export, list, rm
 //	crib reset     gives the host back; the daemon must not run
 //	crib config    default, dump, check
 //
-// pods and net ask the running daemon by its admin socket (package admin); they
-// need neither CRI nor the daemon's files.
+// pods, net and images ask the running daemon by its admin socket (package
+// admin); they need neither CRI nor the daemon's files.
 package main

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,12 +31,25 @@ func (c Client) Version(ctx context.Context) (version Version, err error) {
 }
 
 func (c Client) get(ctx context.Context, path string, value any) error {
+	return c.do(ctx, call{http.MethodGet, path, nil}, func(body io.Reader) error {
+		return json.NewDecoder(body).Decode(value)
+	})
+}
+
+// call is one call of the API.
+type call struct {
+	method, path string
+	body         io.Reader
+}
+
+// do makes a call and lets use read the answer, unless it is a refusal.
+func (c Client) do(ctx context.Context, call call, use func(body io.Reader) error) error {
 	var dialer net.Dialer
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return dialer.DialContext(ctx, "unix", c.Socket)
 	}}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://crib"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, call.method, "http://crib"+call.path, call.body)
 	if err != nil {
 		return err
 	}
@@ -44,9 +58,9 @@ func (c Client) get(ctx context.Context, path string, value any) error {
 		return fmt.Errorf("ask the daemon at %s (does `crib serve` run?): %w", c.Socket, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode >= http.StatusMultipleChoices {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1024))
-		return fmt.Errorf("the daemon at %s answers %s: %s", c.Socket, resp.Status, text)
+		return fmt.Errorf("the daemon at %s answers %s: %s", c.Socket, resp.Status, bytes.TrimSpace(text))
 	}
-	return json.NewDecoder(resp.Body).Decode(value)
+	return use(resp.Body)
 }

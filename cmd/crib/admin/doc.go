@@ -1,10 +1,14 @@
 // Package admin is the operator's API: HTTP and JSON on a unix socket of mode
-// 0600, versioned paths, read-only. The operator's commands are thin clients of
-// it.
+// 0600, versioned paths, read-only but for images. The operator's commands are
+// thin clients of it.
 //
 //	GET /v1/version    what runs
 //	GET /v1/pods       pods, with networks, timeline and what their teardown owes
 //	GET /v1/networks   networks, ranges, verdicts
+//	GET /v1/images     images of the node
+//	DELETE /v1/images?ref=             removes images with all their references
+//	POST /v1/images/import             takes the images of an archive, an OCI layout or a docker archive
+//	GET /v1/images/export?ref=&ref=    an archive of images, which both can read
 //	GET /metrics       for Prometheus
 //	GET /debug/pprof/  of net/http/pprof
 //

@@ -17,6 +17,9 @@ func NewHandler(source Source, metrics *Metrics) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/pods", func(w http.ResponseWriter, _ *http.Request) { answer(w, source.Pods()) })
 	mux.HandleFunc("GET /v1/networks", func(w http.ResponseWriter, _ *http.Request) { answer(w, source.Networks()) })
+	if source, ok := source.(ImageSource); ok {
+		handleImages(mux, source.ImageStore())
+	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, // one odd name must not hide all the rest
 	}))
