@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -117,7 +116,7 @@ func authFrom(a *runtime.AuthConfig) (image.Auth, error) {
 		Password:      a.GetPassword(),
 		IdentityToken: a.GetIdentityToken(),
 		RegistryToken: a.GetRegistryToken(),
-		Server:        serverFrom(a.GetServerAddress()),
+		Server:        a.GetServerAddress(),
 	}
 	if a.GetAuth() == "" || auth.Username != "" || auth.IdentityToken != "" || auth.RegistryToken != "" {
 		return auth, nil
@@ -129,16 +128,6 @@ func authFrom(a *runtime.AuthConfig) (image.Auth, error) {
 	}
 	auth.Username, auth.Password = user, strings.Trim(password, "\x00")
 	return auth, nil
-}
-
-// serverFrom returns the host of an address: "https://index.docker.io/v1/" is
-// index.docker.io.
-func serverFrom(address string) string {
-	if u, err := url.Parse(address); err == nil && u.Host != "" {
-		return u.Host
-	}
-	host, _, _ := strings.Cut(address, "/")
-	return host
 }
 
 func imageOf(i image.Image) *runtime.Image {

@@ -24,8 +24,8 @@ func TestAuthIsTakenFromWhereverItIs(t *testing.T) {
 		want image.Auth
 	}{
 		{nil, image.Auth{}},
-		{&runtime.AuthConfig{Username: "u", Password: "p", ServerAddress: "https://index.docker.io/v1/"}, image.Auth{Username: "u", Password: "p", Server: "index.docker.io"}},
-		{&runtime.AuthConfig{Auth: encoded("u:p:q"), ServerAddress: "host:5000/v2"}, image.Auth{Username: "u", Password: "p:q", Server: "host:5000"}},
+		{&runtime.AuthConfig{Username: "u", Password: "p", ServerAddress: "https://index.docker.io/v1/"}, image.Auth{Username: "u", Password: "p", Server: "https://index.docker.io/v1/"}},
+		{&runtime.AuthConfig{Auth: encoded("u:p:q"), ServerAddress: "host:5000"}, image.Auth{Username: "u", Password: "p:q", Server: "host:5000"}},
 		{&runtime.AuthConfig{Auth: encoded("u:p"), Username: "v"}, image.Auth{Username: "v"}},
 		{&runtime.AuthConfig{Auth: encoded("u:p"), IdentityToken: "t"}, image.Auth{IdentityToken: "t"}},
 		{&runtime.AuthConfig{RegistryToken: "t", ServerAddress: "host:5000"}, image.Auth{RegistryToken: "t", Server: "host:5000"}},

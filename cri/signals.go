@@ -17,8 +17,10 @@ func addStopSignal(spec *container.Spec, cfg *runtime.ContainerConfig) error {
 	return err
 }
 
-// realTime are the words of CRI and those of everybody else.
-var realTime = strings.NewReplacer("RTMINPLUS", "RTMIN+", "RTMAXMINUS", "RTMAX-")
+// commonNames are the words of everybody else for those of CRI. Three signals have
+// two names, of which few know the older.
+var commonNames = strings.NewReplacer("RTMINPLUS", "RTMIN+", "RTMAXMINUS", "RTMAX-",
+	"SIGCLD", "SIGCHLD", "SIGPOLL", "SIGIO", "SIGIOT", "SIGABRT")
 
 // signalFrom names a signal as images do: "SIGTERM", "SIGRTMIN+3"; "" for the
 // runtime's default.
@@ -30,7 +32,7 @@ func signalFrom(signal runtime.Signal) (string, error) {
 	if signal == runtime.Signal_SIGNAL_RUNTIME_DEFAULT {
 		return "", nil
 	}
-	return realTime.Replace(strings.TrimPrefix(name, "SIGNAL_")), nil
+	return commonNames.Replace(strings.TrimPrefix(name, "SIGNAL_")), nil
 }
 
 // signalOf finds what an image may have as well: "TERM", "15", "sigrtmin+3", "37".

@@ -36,5 +36,8 @@
 //     errors, as of a pod that is gone, are the whole session's and are told.
 //  3. A client that goes away kills its process, even one that reads no input.
 //     Rejected: letting it run on, as elsewhere; what nobody waits for stays for
-//     ever, and a process that is to outlive its client can say so with setsid.
+//     ever. A process that is to outlive its client has to leave the exec's tree.
+//  4. WebSocket is what the library has of it: v4 of exec and attach, and ports that
+//     are named when the URL is asked for. It has no v5 and no tunnel of SPDY, so
+//     clients that insist on them are refused with 403; kubelets speak SPDY as well.
 package stream
