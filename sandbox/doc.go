@@ -45,9 +45,15 @@
 //	reboot                 any        nothing                NotReady, addresses freed at once, the rest owed
 //	record deleted         -          what was missed        swept
 //
+// # Containers
+//
+// Package sandbox/container has their life; a pod's teardown begins with killing
+// them (Config.StopContainers), and its record is deleted after theirs
+// (Config.RemoveContainers). They are recovered before the pods are.
+//
 // # Locks
 //
-// One keyed lock per pod (its [Key]) is held for the whole of a use case and
+// One [KeyLock] per pod (its [Key]) is held for the whole of a use case and
 // honours the caller's context. Manager.mu guards the map of records only and is
 // never held across I/O. Records in the map are immutable; a change replaces one.
 //

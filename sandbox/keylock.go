@@ -5,10 +5,11 @@ import (
 	"sync"
 )
 
-// keylock is a mutex for each key; waiting honours a context. The zero value works.
-type keylock struct {
+// KeyLock is a mutex for each key. The zero value works, and keys that nobody
+// holds or waits for take no memory. It must not be copied.
+type KeyLock[K comparable] struct {
 	mu      sync.Mutex // guards holders
-	holders map[Key]*holder
+	holders map[K]*holder
 }
 
 type holder struct {
@@ -16,8 +17,8 @@ type holder struct {
 	users int           // the owner and those who wait
 }
 
-// lock waits for the key and returns its unlock.
-func (l *keylock) lock(ctx context.Context, key Key) (func(), error) {
+// Lock waits for the key until ctx ends and returns its unlock, which is called once.
+func (l *KeyLock[K]) Lock(ctx context.Context, key K) (unlock func(), err error) {
 	h := l.enter(key)
 	select {
 	case <-h.token:
@@ -28,7 +29,7 @@ func (l *keylock) lock(ctx context.Context, key Key) (func(), error) {
 	}
 }
 
-func (l *keylock) enter(key Key) *holder {
+func (l *KeyLock[K]) enter(key K) *holder {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.holders[key]
@@ -36,7 +37,7 @@ func (l *keylock) enter(key Key) *holder {
 		h = &holder{token: make(chan struct{}, 1)}
 		h.token <- struct{}{}
 		if l.holders == nil {
-			l.holders = map[Key]*holder{}
+			l.holders = map[K]*holder{}
 		}
 		l.holders[key] = h
 	}
@@ -44,7 +45,7 @@ func (l *keylock) enter(key Key) *holder {
 	return h
 }
 
-func (l *keylock) leave(key Key, h *holder) {
+func (l *KeyLock[K]) leave(key K, h *holder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h.users--; h.users == 0 {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,7 +12,8 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Config is what a [Manager] works with. All of it is required, but for Observe.
+// Config is what a [Manager] works with. All of it is required, but for Observe
+// and what is for containers.
 type Config struct {
 	Networks map[string]Network // by the driver's name in the attachments
 	Choose   func() []string    // drivers of a new pod; the first one's link is eth0
@@ -24,12 +26,17 @@ type Config struct {
 	Process  string // "auto", "always" or "never": which pods get an init
 	Log      *slog.Logger
 	Observe  func(stage string, took time.Duration) // for metrics; may be nil
+
+	// StopContainers kills a pod's containers, RemoveContainers removes what is of
+	// them and their records. Both are idempotent, are called for pods without
+	// containers too, and may be nil.
+	StopContainers, RemoveContainers func(ctx context.Context, podID string) error
 }
 
 // Manager runs the lives of all pods. It is safe for concurrent use.
 type Manager struct {
 	cfg  Config
-	keys keylock
+	keys KeyLock[Key]
 
 	mu    sync.Mutex // guards pods and debts; never held across I/O
 	pods  map[string]*Pod

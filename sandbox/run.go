@@ -24,7 +24,7 @@ func (m *Manager) Run(ctx context.Context, spec Spec) (string, error) {
 	if err := m.validate(&spec); err != nil {
 		return "", err
 	}
-	unlock, err := m.keys.lock(ctx, spec.Key)
+	unlock, err := m.keys.Lock(ctx, spec.Key)
 	if err != nil {
 		return "", fmt.Errorf("wait for the earlier call that makes pod %s: %w", spec.Key, err)
 	}

@@ -39,7 +39,7 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 	}
 	// What is owed now, if anything, is only to write the record. On a full disk
 	// that cannot be done until records are deleted.
-	if err := m.forget(pod); err != nil {
+	if err := m.erase(pod); err != nil {
 		return err
 	}
 	m.cfg.Log.Info("a pod is removed", "pod", pod.Spec.Key, "id", id)
@@ -53,7 +53,7 @@ func (m *Manager) claim(ctx context.Context, id string) (*Pod, func(), error) {
 	if pod == nil {
 		return nil, nil, nil
 	}
-	unlock, err := m.keys.lock(ctx, pod.Spec.Key)
+	unlock, err := m.keys.Lock(ctx, pod.Spec.Key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("wait for the call that works on pod %s: %w", pod.Spec.Key, err)
 	}
@@ -103,12 +103,21 @@ func (m *Manager) undo(pod *Pod, cause error) error {
 	stuck, owed := m.teardown(&failed)
 	left := errors.Join(stuck, owed)
 	if left == nil {
-		left = m.forget(&failed)
+		left = m.erase(&failed)
 	}
 	if left == nil {
 		return cause
 	}
 	return errors.Join(cause, m.settle(&failed, left))
+}
+
+// erase removes what the pod's containers leave and then the pod's record: it is
+// how they are found.
+func (m *Manager) erase(pod *Pod) error {
+	if err := ofContainers("remove containers", pod, m.cfg.RemoveContainers); err != nil {
+		return err
+	}
+	return m.forget(pod)
 }
 
 // settle records how a teardown ended, and what it owes if it failed.
@@ -126,8 +135,9 @@ func (m *Manager) settle(pod *Pod, left error) error {
 // hold another: processes, networks, namespaces, files. It tries every step under
 // a context of its own. The first error is of processes that live on.
 func (m *Manager) teardown(pod *Pod) (stuck, owed error) {
+	stuck = ofContainers("stop containers", pod, m.cfg.StopContainers)
 	if pod.Init {
-		stuck = step("stop init", pod, m.cfg.Engine.StopInit)
+		stuck = errors.Join(stuck, step("stop init", pod, m.cfg.Engine.StopInit))
 	}
 	network := step("detach network", pod, func(ctx context.Context, _ string) error { return m.detach(ctx, pod) })
 	pins := wrap("unpin namespaces", pod, m.cfg.Pinner.Remove(pod.Pins))
@@ -139,6 +149,14 @@ func step(doing string, pod *Pod, do func(context.Context, string) error) error 
 	ctx, cancel := context.WithTimeout(context.Background(), stepTime)
 	defer cancel()
 	return wrap(doing, pod, do(ctx, pod.ID))
+}
+
+// ofContainers is step for what the life of containers does, if there is one.
+func ofContainers(doing string, pod *Pod, do func(context.Context, string) error) error {
+	if do == nil {
+		return nil
+	}
+	return step(doing, pod, do)
 }
 
 // detach runs every driver of the record side by side.

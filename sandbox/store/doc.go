@@ -1,4 +1,4 @@
-// Package store keeps the records of pods, and a few small facts that must
+// Package store keeps the records of pods and containers, and a few small facts that must
 // outlive a reboot, as JSON files that are replaced atomically.
 //
 //	<root>/
@@ -7,6 +7,7 @@
 //	  <name>.json             facts ([Store.SetFact]); synced to disk at once
 //	  pods/<id>/pod.json      records; synced within a second
 //	  pods/<id>/pod.json.new  what a crash left of a replacement; ignored
+//	  pods/<id>/containers/<id>.json  records of the pod's containers, likewise
 //
 // # Promises
 //

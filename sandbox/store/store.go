@@ -147,10 +147,22 @@ func (s *Store) Put(pod *sandbox.Pod) error {
 	return replaceFile(filepath.Join(s.podDir(pod.ID), "pod.json"), b, false)
 }
 
-// Delete removes the record of a pod, and what else is in its directory.
+// Delete removes the record of a pod. Its directory stays while it holds records
+// of containers: [Store.Load] then reports the pod as one that cannot be read, so
+// that what is left of it is still undone.
 func (s *Store) Delete(id string) error {
 	defer s.touch()
-	return os.RemoveAll(s.podDir(id))
+	dir := s.podDir(id)
+	for _, name := range []string{"pod.json", "pod.json.new"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !missing(err) {
+			return err
+		}
+	}
+	left, err := containerNames(dir)
+	if err != nil || len(left) > 0 {
+		return err
+	}
+	return os.RemoveAll(dir)
 }
 
 // Load returns all records, and the ids of those that cannot be read.
