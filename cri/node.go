@@ -36,16 +36,17 @@ func (s *Service) Status(_ context.Context, req *runtime.StatusRequest) (*runtim
 		ready.Reason, ready.Message = "Recovering", "pods of an earlier process are being recovered"
 	}
 	net := s.cfg.Node.NetworkStatus()
+	features := &runtime.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: s.cfg.Node.RecursiveReadOnly()}
 	resp := &runtime.StatusResponse{
 		Status: &runtime.RuntimeStatus{Conditions: []*runtime.RuntimeCondition{
 			ready,
 			{Type: runtime.NetworkReady, Status: net.Ready, Reason: net.Reason, Message: net.Message},
 		}},
 		RuntimeHandlers: []*runtime.RuntimeHandler{
-			{Name: "", Features: &runtime.RuntimeHandlerFeatures{}},
-			{Name: "runc", Features: &runtime.RuntimeHandlerFeatures{}},
+			{Name: "", Features: features},
+			{Name: "runc", Features: features},
 		},
-		Features: &runtime.RuntimeFeatures{},
+		Features: &runtime.RuntimeFeatures{SupplementalGroupsPolicy: true},
 	}
 	if req.GetVerbose() {
 		resp.Info = s.cfg.Node.Info()

@@ -21,6 +21,8 @@ type Node interface {
 	NetworkStatus() network.Status
 	// SetPodCIDRs stores the CIDRs that the kubelet relays; they outlive a restart.
 	SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) error
+	// RecursiveReadOnly tells whether mounts can be read-only with all below them.
+	RecursiveReadOnly() bool
 	// SystemdCgroup tells whether containers' cgroups are made by systemd.
 	SystemdCgroup() bool
 	// Info is what `crictl info` shows: JSON texts by name.

@@ -128,14 +128,15 @@ func (m *Manager) build(ctx context.Context, c *Container, img image.Image) (Eff
 		return user, wrap("prepare the root", c, err)
 	}
 	err = m.cfg.Tasks.Create(ctx, Launch{
-		ID:      c.ID,
-		PodID:   c.Spec.PodID,
-		ImageID: c.ImageID,
-		Labels:  maps.Clone(c.Spec.Labels),
-		Spec:    spec,
-		LogPath: c.Spec.LogPath,
-		Stdin:   c.Spec.Process.Stdin,
-		TTY:     c.Spec.Process.TTY,
+		ID:        c.ID,
+		PodID:     c.Spec.PodID,
+		ImageID:   c.ImageID,
+		Labels:    maps.Clone(c.Spec.Labels),
+		Spec:      spec,
+		LogPath:   c.Spec.LogPath,
+		Stdin:     c.Spec.Process.Stdin,
+		StdinOnce: c.Spec.Process.StdinOnce,
+		TTY:       c.Spec.Process.TTY,
 	})
 	return user, wrap("tell the engine", c, err)
 }

@@ -150,10 +150,6 @@ func (d *driver) boot() {
 		var harvested map[string]container.Ended
 		if d.harvest {
 			harvested = d.w.harvest()
-			_ = container.RecordEnds(d.w, harvested) // also Recover is told
-			if d.crashed() {
-				continue
-			}
 			d.w.forget(harvested)
 		}
 		d.m = d.w.start()
@@ -283,7 +279,7 @@ func (d *driver) ended(id string, code int32, reason string) {
 func (d *driver) truthful() {
 	d.mend()
 	synctest.Wait()
-	if d.rebooted() || len(d.m.Debts()) > 0 {
+	if d.rebooted() || d.unsettled() {
 		d.serve()
 	}
 	for _, c := range d.m.List() {
@@ -294,6 +290,13 @@ func (d *driver) truthful() {
 			d.t.Errorf("%v: the engine still has a container that ended", d.w.faults)
 		}
 	}
+}
+
+// unsettled tells whether the daemon has something to do.
+func (d *driver) unsettled() bool {
+	return len(d.m.Debts()) > 0 || slices.ContainsFunc(d.m.List(), func(c *container.Container) bool {
+		return c.State == container.Exited && d.w.has("container", c.ID)
+	})
 }
 
 func (d *driver) newer(id, than string) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
 // maxOutput is how much of each stream ExecSync keeps, in bytes.
@@ -57,7 +56,11 @@ func (m *Manager) Exec(ctx context.Context, id string, cmd []string, streams Str
 	if len(cmd) == 0 {
 		return 0, fmt.Errorf("execute in container %s: cmd is empty: %w", label(c), errdefs.ErrInvalidArgument)
 	}
-	code, err := m.cfg.Inside.Exec(ctx, id, &specs.Process{Args: cmd, Terminal: streams.TTY}, streams)
+	process, err := m.cfg.Process(ctx, id, cmd, streams.TTY)
+	if err != nil {
+		return 0, wrap("execute in the namespaces", c, err)
+	}
+	code, err := m.cfg.Inside.Exec(ctx, id, process, streams)
 	return code, wrap("execute in the namespaces", c, err)
 }
 

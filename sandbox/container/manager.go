@@ -30,6 +30,9 @@ type Config struct {
 	Spec func(ctx context.Context, c *Container, pod *sandbox.Pod, img image.Image, root string) (*specs.Spec, EffectiveUser, error)
 	// Limits returns resources as the OCI runtime wants them.
 	Limits func(r Resources) *specs.LinuxResources
+	// Process returns a further process of a container: with the user, environment
+	// and limits of its first one.
+	Process func(ctx context.Context, id string, cmd []string, tty bool) (*specs.Process, error)
 	// RemoveVolumes removes what Spec made for the volumes of the image. Idempotent.
 	RemoveVolumes func(ctx context.Context, id string) error
 	// Strays returns the ids of the containers that the engine has; may be nil.

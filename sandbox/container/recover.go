@@ -8,29 +8,10 @@ import (
 	"strings"
 )
 
-// RecordEnds writes the ends of tasks into the records of those that ran. It is
-// called before the engine is opened, which forgets tasks that ended while there
-// was no daemon: were the ends only handed to [Manager.Recover], a crash in between
-// would lose them.
-func RecordEnds(store Store, ends map[string]Ended) error {
-	if len(ends) == 0 {
-		return nil
-	}
-	records, _, err := store.LoadContainers()
-	errs := []error{err}
-	for _, c := range records {
-		if ended, known := ends[c.ID]; known && c.tried() {
-			c.end(exitOf(ended))
-			errs = append(errs, wrap("record the end", c, store.PutContainer(c)))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Recover reads the records of an earlier process and makes them true again. What
 // was half made or half removed is removed; those that run are followed; the ends
-// of those that do not are recorded, from the harvest if it has them, which has gone
-// through [RecordEnds] before. It never
+// of those that do not are recorded, from the harvest if it has them: that is made
+// before the engine is opened, and must tell of an end until [Tasks].Delete. It never
 // fails for one container: what it cannot do is owed. It must return before the
 // first other call, also before the recovery of pods, which may stop containers.
 func (m *Manager) Recover(ctx context.Context, harvested map[string]Ended) error {

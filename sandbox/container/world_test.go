@@ -160,13 +160,13 @@ func (w *world) endLocked(id string, code uint32, oom bool) {
 	}
 }
 
-// harvest returns the ends of tasks.
+// harvest returns the ends of tasks that were not deleted.
 func (w *world) harvest() map[string]container.Ended {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ends := map[string]container.Ended{}
 	for id, p := range w.processes {
-		if w.have["task "+id] && !w.have["process "+id] {
+		if w.have["container "+id] && !w.have["process "+id] {
 			ends[id] = p.how
 		}
 	}
@@ -193,7 +193,10 @@ func (w *world) rise() {
 func (w *world) start() *container.Manager {
 	return container.New(container.Config{
 		Images: w, Roots: w, Tasks: tasks{w}, Inside: inside{w}, Store: w, Pods: w,
-		Spec:          w.spec,
+		Spec: w.spec,
+		Process: func(_ context.Context, _ string, cmd []string, tty bool) (*specs.Process, error) {
+			return &specs.Process{Args: cmd, Terminal: tty}, nil
+		},
 		Limits:        func(container.Resources) *specs.LinuxResources { return &specs.LinuxResources{} },
 		RemoveVolumes: w.removeVolumes,
 		Strays:        w.strays,

@@ -48,6 +48,9 @@ type Info struct {
 	Runtime    string `json:"runtime"`    // name, as containers' records have it
 	OCIRuntime string `json:"ociRuntime"` // path
 	OCIVersion string `json:"ociVersion"` // of the specs that we write
+	// RecursiveReadOnly says that runtime and kernel can make a mount read-only
+	// with all that is mounted below it.
+	RecursiveReadOnly bool `json:"recursiveReadOnly"`
 }
 
 // Engine is containerd, in our process or beside it. It is safe for concurrent
@@ -83,7 +86,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: cfg, pods: newKeyLock()}
-	e.info = Info{Embedded: cfg.Address == "", Runtime: runtimeName, OCIRuntime: oci.path, OCIVersion: oci.specVersion()}
+	e.info = Info{Embedded: cfg.Address == "", Runtime: runtimeName, OCIRuntime: oci.path, OCIVersion: oci.specVersion(), RecursiveReadOnly: oci.rro && kernelMakesRecursiveReadOnly()}
 	if err := e.open(ctx); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/containerd/errdefs"
@@ -55,6 +56,7 @@ type ociRuntime struct {
 	path    string
 	version version
 	spec    string // the newest spec that it announces; "" if it announces none
+	rro     bool   // it announces recursive read-only mounts
 }
 
 // specVersion is the ociVersion to write: the newest that both sides know, in
@@ -110,10 +112,11 @@ func probeRuntime(ctx context.Context, name string) (ociRuntime, error) {
 	// Not every runtime has the command; the line above is what those say.
 	if out, err := exec.CommandContext(ctx, path, "features").Output(); err == nil {
 		var f struct {
-			OCIVersionMax string `json:"ociVersionMax"`
+			OCIVersionMax string   `json:"ociVersionMax"`
+			MountOptions  []string `json:"mountOptions"`
 		}
 		if json.Unmarshal(out, &f) == nil && f.OCIVersionMax != "" {
-			r.spec = f.OCIVersionMax
+			r.spec, r.rro = f.OCIVersionMax, slices.Contains(f.MountOptions, "rro")
 		}
 	}
 	return r, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/crib-runtime/crib/cmd/crib/config"
 	"github.com/crib-runtime/crib/network/netns"
 	"github.com/crib-runtime/crib/sandbox"
+	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/engine"
 	"github.com/crib-runtime/crib/sandbox/files"
 	"github.com/crib-runtime/crib/sandbox/store"
@@ -22,13 +23,20 @@ import (
 // Daemon is all of crib in one process.
 type Daemon struct {
 	setup
-	lock    *os.File // of the state directory; closed last
-	store   *store.Store
-	engine  *engine.Engine
-	nets    *networks
-	pods    *sandbox.Manager
-	metrics *admin.Metrics
-	ready   atomic.Bool
+	parts
+	metrics   *admin.Metrics
+	harvested map[string]container.Ended // ends of containers while there was no daemon
+	ready     atomic.Bool
+}
+
+// parts are what a daemon consists of; those that were not opened are nil.
+type parts struct {
+	lock       *os.File // of the state directory; closed last
+	store      *store.Store
+	engine     *engine.Engine
+	nets       *networks
+	pods       *sandbox.Manager
+	containers *container.Manager
 }
 
 // setup is what a daemon is opened with.
@@ -77,22 +85,34 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	bootID := strings.TrimSpace(string(boot))
+	d.openPods(bootID)
+	d.openContainers(bootID)
+	d.metrics = admin.NewMetrics(d)
+	return nil
+}
+
+// openPods makes the life of pods.
+func (d *Daemon) openPods(bootID string) {
 	d.pods = sandbox.New(sandbox.Config{
 		Networks: d.nets.drivers(),
 		Choose:   d.nets.choose,
 		Pinner:   pinner{dir: d.cfg.Network.NetnsDir},
-		Files:    files.Pods{Root: filepath.Join(d.cfg.State, "pods")},
+		Files:    d.podFiles(),
 		Engine:   inits{engine: d.engine, systemd: d.SystemdCgroup()},
 		Store:    d.store,
-		BootID:   strings.TrimSpace(string(boot)),
+		BootID:   bootID,
 		NetnsDir: d.cfg.Network.NetnsDir,
 		Process:  d.process(),
 		Log:      d.log,
 		Observe:  func(stage string, took duration) { d.metrics.Stage(stage, took) },
+
+		StopContainers:   func(ctx context.Context, id string) error { return d.containers.StopAll(ctx, id) },
+		RemoveContainers: func(ctx context.Context, id string) error { return d.containers.RemoveAll(ctx, id) },
 	})
-	d.metrics = admin.NewMetrics(d)
-	return nil
 }
+
+func (d *Daemon) podFiles() files.Pods { return files.Pods{Root: filepath.Join(d.cfg.State, "pods")} }
 
 // openEngine opens containerd, ours or the one of the configuration.
 func (d *Daemon) openEngine(ctx context.Context) (*engine.Engine, error) {
@@ -104,7 +124,7 @@ func (d *Daemon) openEngine(ctx context.Context) (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return engine.Open(ctx, engine.Config{
+	cfg := engine.Config{
 		Root:          filepath.Join(d.cfg.Root, "engine"),
 		State:         filepath.Join(d.cfg.State, "engine"),
 		Address:       d.cfg.Engine.Address,
@@ -113,8 +133,16 @@ func (d *Daemon) openEngine(ctx context.Context) (*engine.Engine, error) {
 		Init:          init,
 		OCIRuntime:    d.cfg.Engine.OCIRuntime,
 		SystemdCgroup: d.SystemdCgroup(),
+		CertsDirs:     d.cfg.Images.CertsDirs,
+		PullIdle:      d.cfg.Images.PullIdle,
+		PullMinRate:   uint64(d.cfg.Images.PullMinRate),
 		Log:           d.log.With("part", "engine"),
-	})
+	}
+	// Before it opens: then it forgets what ended while it was not there.
+	if d.harvested, err = engine.Harvest(ctx, cfg); err != nil {
+		d.log.Warn("the ends of some containers are not known", "error", err)
+	}
+	return engine.Open(ctx, cfg)
 }
 
 // beside returns the path of a program that the configuration names, or of the
@@ -155,6 +183,9 @@ func (d *Daemon) SystemdCgroup() bool {
 // Close ends the parts and leaves the pods alone. [Daemon.Serve] calls it.
 func (d *Daemon) Close() error {
 	var errs []error
+	if d.containers != nil {
+		d.containers.Close()
+	}
 	if d.engine != nil {
 		errs = append(errs, d.engine.Close())
 	}

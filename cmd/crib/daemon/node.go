@@ -18,6 +18,9 @@ func (d *Daemon) SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) error {
 	return d.nets.relay(ctx, cidrs)
 }
 
+// RecursiveReadOnly implements cri.Node.
+func (d *Daemon) RecursiveReadOnly() bool { return d.engine.Info().RecursiveReadOnly }
+
 // Info implements cri.Node. kubeadm reads sandboxImage of "config" and warns
 // where it is missing; there is no such image.
 func (d *Daemon) Info() map[string]string {

@@ -35,14 +35,20 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, criListener.Close())
 	}
+	streams, err := d.newStreams()
+	if err != nil {
+		return errors.Join(err, criListener.Close(), adminListener.Close())
+	}
 	criServer := cri.NewServer(cri.Config{
-		Pods: d.pods, Node: d, Version: d.version, Ready: d.ready.Load, Log: d.log.With("part", "cri"),
+		Pods: d.pods, Containers: d.containers, Images: d.engine, Streams: streams,
+		Node: d, Version: d.version, Ready: d.ready.Load, Log: d.log.With("part", "cri"),
 	})
 	adminServer := &http.Server{Handler: admin.NewHandler(d, d.metrics), ReadHeaderTimeout: time.Minute}
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serveCRI(ctx, criServer, criListener) })
 	group.Go(func() error { return serveAdmin(ctx, adminServer, adminListener) })
+	group.Go(func() error { return streams.Serve(ctx) })
 	group.Go(func() error { return d.work(ctx) })
 	return group.Wait()
 }
@@ -50,7 +56,7 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 // work brings the pods back and then runs the loops.
 func (d *Daemon) work(ctx context.Context) error {
 	start := time.Now()
-	if err := d.pods.Recover(ctx); err != nil {
+	if err := d.recover(ctx); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -63,9 +69,19 @@ func (d *Daemon) work(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.pods.Serve(ctx) })
+	group.Go(func() error { return d.containers.Serve(ctx) })
 	group.Go(func() error { return d.nets.serve(ctx) })
 	group.Go(func() error { return d.syncRecords(ctx) })
 	return group.Wait()
+}
+
+// recover brings back what earlier processes recorded: the containers first, since
+// the recovery of a pod may stop its own.
+func (d *Daemon) recover(ctx context.Context) error {
+	if err := d.containers.Recover(ctx, d.harvested); err != nil {
+		return err
+	}
+	return d.pods.Recover(ctx)
 }
 
 // syncRecords goes on when the disk fails: pods live without it.
@@ -118,7 +134,7 @@ func serveAdmin(ctx context.Context, server *http.Server, l net.Listener) error 
 // The engine's content stays, and so does the configuration.
 func (d *Daemon) Reset(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.Close()) }()
-	if err := d.pods.Recover(ctx); err != nil {
+	if err := d.recover(ctx); err != nil {
 		return err
 	}
 	var errs []error
