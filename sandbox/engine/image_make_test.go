@@ -30,7 +30,7 @@ type testImage struct {
 type testFiles map[string]string
 
 // makeImage makes an image for an architecture with a layer for each of layers,
-// which are compressed with gzip and zstd by turns.
+// which are compressed with gzip, zstd and not at all by turns.
 func makeImage(t testing.TB, arch string, config ocispec.ImageConfig, layers ...testFiles) *testImage {
 	t.Helper()
 	i := &testImage{t: t, blobs: map[digest.Digest][]byte{}, types: map[digest.Digest]string{}}
@@ -39,8 +39,11 @@ func makeImage(t testing.TB, arch string, config ocispec.ImageConfig, layers ...
 	for n, files := range layers {
 		plain := tarOf(t, files)
 		all.RootFS.DiffIDs = append(all.RootFS.DiffIDs, digest.FromBytes(plain))
-		kind, packed := ocispec.MediaTypeImageLayerGzip, gzipped(t, plain)
-		if n%2 == 1 {
+		kind, packed := ocispec.MediaTypeImageLayer, plain
+		switch n % 3 {
+		case 0:
+			kind, packed = ocispec.MediaTypeImageLayerGzip, gzipped(t, plain)
+		case 1:
 			kind, packed = ocispec.MediaTypeImageLayerZstd, zstded(t, plain)
 		}
 		i.layers = append(i.layers, i.put(kind, packed))
@@ -58,7 +61,7 @@ func makeImage(t testing.TB, arch string, config ocispec.ImageConfig, layers ...
 func ourImage(t testing.TB, unique string) *testImage {
 	t.Helper()
 	return makeImage(t, runtime.GOARCH, ocispec.ImageConfig{Cmd: []string{"/" + unique}},
-		testFiles{"etc/passwd": "root:x:0:0::/:/x\n", unique: unique}, testFiles{"second": unique})
+		testFiles{"etc/passwd": "root:x:0:0::/:/x\n", unique: unique}, testFiles{"second": unique}, testFiles{"third": unique})
 }
 
 // multiImage is an index of i and the same for other machines.

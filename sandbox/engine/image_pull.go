@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/diff"
@@ -134,12 +136,21 @@ func classify(name string, err error) error {
 	return err
 }
 
-// unreachable says whether no connection came about.
+// unreachable says whether a connection did not come about, or broke.
 func unreachable(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	if ok && op.Op == "dial" {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return true
 	}
+	if asked, ok := errors.AsType[*url.Error](err); ok && asked.Timeout() {
+		return true
+	}
+	for _, one := range []error{
+		io.EOF, io.ErrUnexpectedEOF, unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ETIMEDOUT,
+	} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
 	_, dns := errors.AsType[*net.DNSError](err)
-	return dns || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH)
+	return dns
 }

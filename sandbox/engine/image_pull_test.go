@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -138,7 +140,10 @@ func TestErrorsOfPullsHaveTheirClass(t *testing.T) {
 		w.WriteHeader(http.StatusInternalServerError)
 		return true
 	})
+	closing := newRegistry(t)
+	closing.withGate(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) })
 	for ref, is := range map[string]func(error) bool{
+		closing.host + "/a:1": unavailable,
 		"UPPER CASE":          errdefs.IsInvalidArgument,
 		r.host + "/no:1":      errdefs.IsNotFound,
 		"127.0.0.1:1/a:1":     unavailable,
@@ -304,6 +309,60 @@ func TestPullEndsWithItsCallersContext(t *testing.T) {
 	if _, err := e.Pull(ctx, ref, image.Auth{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Pull() = %v", err)
 	}
+	l.pull(e, ref)
+}
+
+func TestBrokenConnectionIsResumed(t *testing.T) {
+	l := newLab(t)
+	e, r := l.open(), newRegistry(t)
+	i := makeImage(t, runtime.GOARCH, ocispec.ImageConfig{}, testFiles{"random": noise(t, 1<<20)})
+	ref := r.push("a:1", i)
+	b := i.blobs[i.layers[0].Digest]
+	var ranges []string
+	r.withGate(layerGate(i, func(w http.ResponseWriter, req *http.Request) {
+		ranges = append(ranges, req.Header.Get("Range")) // one request after the other
+		if len(ranges) > 1 {
+			r.serveContent(w, req)
+			return
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+		_, _ = w.Write(b[:len(b)/2])
+		panic(http.ErrAbortHandler)
+	}))
+	if img := l.pull(e, ref); img.ID != i.id() {
+		t.Errorf("pulled %+v", img)
+	}
+	if len(ranges) != 2 || ranges[1] == "" || ranges[1] == "bytes=0-" {
+		t.Errorf("asked for the ranges %q", ranges)
+	}
+}
+
+// noise is a file that does not compress.
+func noise(t *testing.T, size int) string {
+	t.Helper()
+	b := make([]byte, size)
+	if _, err := rand.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestLayersAreFetchedAtTheSameTime(t *testing.T) {
+	l := newLab(t)
+	e, r := l.open(), newRegistry(t)
+	i := ourImage(t, "one")
+	ref := r.push("a:1", i)
+	var all sync.WaitGroup
+	all.Add(len(i.layers))
+	r.withGate(func(w http.ResponseWriter, req *http.Request) bool {
+		for _, layer := range i.layers {
+			if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, layer.Digest.String()) {
+				all.Done()
+				all.Wait() // for ever, should another one not come
+			}
+		}
+		return false
+	})
 	l.pull(e, ref)
 }
 

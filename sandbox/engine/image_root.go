@@ -149,6 +149,7 @@ func (s *imageStore) unpack(ctx context.Context, f *facts, entry images.Image) e
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
+	s.known.forget(func(string) bool { return false }) // something is not as it was
 	bad, badErr := s.verify(ctx, f.blobs)
 	if len(bad) > 0 {
 		err = fmt.Errorf("the content is damaged, pull the image again: %w: %w", err, errdefs.ErrNotFound)
@@ -160,7 +161,7 @@ func (s *imageStore) unpack(ctx context.Context, f *facts, entry images.Image) e
 // what was once mounted so cannot be mounted again.
 func (s *imageStore) mounted(id string, mounts []cmount.Mount, use func(root string) error) (err error) {
 	dir := s.rootDir(id)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := errors.Join(unmountDir(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, unmountDir(dir)) }()
@@ -177,6 +178,10 @@ func (s *imageStore) rootDir(id string) string { return filepath.Join(s.cfg.stat
 func unmountDir(dir string) error {
 	for {
 		err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EBUSY) {
+			// A process that is being started has our descriptors for a moment.
+			err = unix.Unmount(dir, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
+		}
 		switch {
 		case errors.Is(err, unix.ENOENT):
 			return nil

@@ -124,7 +124,7 @@ func TestRootIsMadeOnceAndWritable(t *testing.T) {
 			l.Errorf("Roots() = %v, %v", ids, err)
 		}
 		l.mountOnce(e, "c1", func(root string) {
-			for name, want := range map[string]string{"mine": "xx", "one": "one", "second": "one"} {
+			for name, want := range map[string]string{"mine": "xx", "one": "one", "second": "one", "third": "one"} {
 				if b, err := os.ReadFile(filepath.Join(root, name)); err != nil || string(b) != want {
 					l.Errorf("%s = %q, %v", name, b, err)
 				}
@@ -154,6 +154,25 @@ func (l *lab) mountOnce(e *Engine, id string, look func(root string)) {
 	}
 	look(dir)
 	l.must(unmountTest(dir))
+}
+
+func TestRootThatACrashLeftMountedIsTakenOver(t *testing.T) {
+	onEachSnapshotter(t, func(l *lab, e *Engine, r *testRegistry) {
+		i := ourImage(l, "one")
+		l.pull(e, r.push("a:1", i))
+		l.must(e.PrepareRoot(l.Context(), "reader", i.id(), func(string) error { return nil }))
+		left := e.images.rootDir("reader")
+		l.must(os.MkdirAll(left, 0o700))
+		mounts, err := e.client.SnapshotService(e.images.snap.name).Mounts(inNamespace(l.Context()), "reader")
+		l.must(err)
+		l.must(cmount.All(mounts, left))
+		l.readRoot(e, i, "one")
+		l.must(os.MkdirAll(left, 0o700))
+		mount(t, "tmpfs", left, "")
+		l.must(e.RemoveRoot(l.Context(), "reader"))
+		l.must(e.RemoveImage(l.Context(), i.id()))
+		l.nothingStored(e)
+	})
 }
 
 func TestFailedPreparationLeavesNothing(t *testing.T) {
