@@ -18,12 +18,14 @@ import (
 //
 //   - a kubelet that retries gets its pod, complete, with an address that no
 //     other pod has;
+//   - after Stop no container of the pod runs;
+//   - a pod's record is not deleted before those of its containers are;
 //   - after Remove nothing of any pod is left anywhere.
 
 // ops are the operations of a pod's life and how often one life calls them.
 var ops = map[string]int{
 	"plan": 1, "pin": 1, "attach": 1, "files": 1, "start init": 1, "put": 4, "delete": 1,
-	"detach": 1, "unpin": 1, "remove files": 1, "stop init": 1, "restore": 1, "sweep pins": 1,
+	"stop containers": 1, "remove containers": 1, "detach": 1, "unpin": 1, "remove files": 1, "stop init": 1, "restore": 1, "sweep pins": 1,
 }
 
 var modes = []mode{before, half, after, block, crashBefore, crashHalf, crashAfter}
@@ -42,6 +44,8 @@ func possible(f fault) bool {
 		return f.mode != half && f.mode != crashHalf && f.mode != block
 	case "pin":
 		return f.mode != half && f.mode != after
+	case "stop containers": // one effect
+		return f.mode != half && f.mode != crashHalf
 	case "restore", "sweep pins":
 		return f.mode == before || f.mode == crashBefore
 	}
@@ -107,7 +111,12 @@ func live(t *testing.T, faults ...fault) {
 	other.UID = "u2"
 	otherID := d.run(other)
 	d.distinct(id, otherID)
+	d.w.contain(id)
+	d.w.contain(otherID)
 	d.retry("stop", func() error { return d.m.Stop(t.Context(), id) })
+	if owners := d.w.owners("running container"); !slices.Equal(owners, []string{otherID}) {
+		t.Errorf("%v: containers run in %q, want them in %s only", faults, owners, otherID)
+	}
 	d.removeAll()
 	if left := d.w.remains(); len(left) > 0 {
 		t.Errorf("%v: left behind: %q", faults, left)
@@ -128,6 +137,9 @@ func (d *driver) boot() {
 }
 
 func (d *driver) crashed() bool {
+	if id := d.w.stray(); id != "" {
+		d.t.Errorf("%v: pod %s has no record, its containers have", d.w.faults, id)
+	}
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	return d.w.dead

@@ -185,6 +185,17 @@ func TestRecoverResumesAStopThatACrashInterrupted(t *testing.T) {
 	}
 }
 
+func TestRecoverRemovesTheContainersOfAPodWithABrokenRecord(t *testing.T) {
+	w := newWorld()
+	w.broken = []string{"torn"}
+	w.contain("torn")
+	w.records["torn"] = []byte("{}")
+	start(t, w)
+	if left := w.remains(); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
 func TestRunGoesOnWhenItsCallerIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, newWorld(fault{op: "attach", n: 1, mode: block}))

@@ -57,7 +57,8 @@ type world struct {
 	records map[string][]byte
 	calls   map[string]int
 	faults  []fault
-	dead    bool // between a crash and the next start
+	broken  []string // records that Load cannot read
+	dead    bool     // between a crash and the next start
 }
 
 func newWorld(faults ...fault) *world {
@@ -140,7 +141,33 @@ func (w *world) start() (*sandbox.Manager, *fakeNetwork) {
 		NetnsDir: "/netns",
 		Process:  "auto",
 		Log:      slog.New(slog.DiscardHandler),
+		StopContainers: func(ctx context.Context, id string) error {
+			return w.do(ctx, "stop containers", effects{w.lose("running container", id)})
+		},
+		RemoveContainers: func(ctx context.Context, id string) error {
+			return w.do(ctx, "remove containers", effects{w.lose("running container", id), w.lose("container record", id)})
+		},
 	}), net
+}
+
+// contain puts a running container in a pod.
+func (w *world) contain(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.have["running container "+id] = id
+	w.have["container record "+id] = id
+}
+
+// stray returns a pod that is gone from the store though it had containers, or "".
+func (w *world) stray() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for what, owner := range w.have {
+		if what == "container record "+owner && w.records[owner] == nil {
+			return owner
+		}
+	}
+	return ""
 }
 
 // fakeNetwork has four addresses. Who owns them is memory, as in package ipam.
@@ -320,12 +347,15 @@ func (f fakeStore) Load() ([]*sandbox.Pod, []string, error) {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	var pods []*sandbox.Pod
-	for _, b := range f.w.records {
+	for id, b := range f.w.records {
+		if slices.Contains(f.w.broken, id) {
+			continue
+		}
 		var pod sandbox.Pod
 		if err := json.Unmarshal(b, &pod); err != nil {
 			return nil, nil, err
 		}
 		pods = append(pods, &pod)
 	}
-	return pods, nil, nil
+	return pods, f.w.broken, nil
 }

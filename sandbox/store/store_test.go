@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/crib-runtime/crib/sandbox"
+	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/store"
 )
 
@@ -102,6 +104,103 @@ func TestAnInterruptedReplacementIsIgnored(t *testing.T) {
 	}
 	if pods, broken, err := s.Load(); err != nil || len(pods) != 1 || len(broken) != 0 {
 		t.Errorf("got %v, %v, %v", pods, broken, err)
+	}
+}
+
+func record(podID, id string) *container.Container {
+	return &container.Container{
+		ID:        id,
+		Spec:      container.Spec{Key: container.Key{PodID: podID, Name: "main", Attempt: 2}},
+		State:     container.Exited,
+		CreatedAt: time.Now().UTC().Round(0),
+		Exit:      container.Exit{Code: 7, Reason: container.ReasonError},
+	}
+}
+
+func TestContainersAreKeptBesideTheirPod(t *testing.T) {
+	root := t.TempDir()
+	s := open(t, root)
+	want := record("p", "c")
+	if err := errors.Join(s.Put(pod("p")), s.PutContainer(record("p", "c")), s.PutContainer(want), s.PutContainer(record("q", "d"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, root)
+	all, broken, err := s.LoadContainers()
+	if err != nil || len(broken) > 0 || len(all) != 2 || !reflect.DeepEqual(all[0], want) {
+		t.Errorf("got %+v, %v, %v; want %+v", all, broken, err, want)
+	}
+	for range 2 {
+		if err := s.DeleteContainer("p", "c"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, _, err := s.LoadContainers(); err != nil || len(all) != 1 || all[0].ID != "d" {
+		t.Errorf("after the deletion: %+v, %v", all, err)
+	}
+}
+
+func TestDeletingAPodKeepsRecordsOfContainersAndReportsIt(t *testing.T) {
+	root := t.TempDir()
+	s := open(t, root)
+	if err := errors.Join(s.Put(pod("p")), s.PutContainer(record("p", "c")), s.Delete("p")); err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := s.LoadContainers()
+	if err != nil || len(all) != 1 {
+		t.Errorf("containers: %v, %v", all, err)
+	}
+	if pods, broken, err := s.Load(); err != nil || len(pods) > 0 || !reflect.DeepEqual(broken, []string{"p"}) {
+		t.Errorf("pods: %v, %v, %v", pods, broken, err)
+	}
+	if err := errors.Join(s.DeleteContainer("p", "c"), s.Delete("p"), s.Delete("p")); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(root, "pods")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestABrokenRecordOfAContainerIsReportedByItsName(t *testing.T) {
+	for name, content := range map[string]string{
+		"empty": "", "torn": `{"id":"bad","sp`, "of another container": `{"id":"other","spec":{"podID":"p"}}`, "of another pod": `{"id":"bad","spec":{"podID":"q"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			s := open(t, root)
+			if err := errors.Join(s.PutContainer(record("p", "good")), s.PutContainer(record("p", "bad"))); err != nil {
+				t.Fatal(err)
+			}
+			dir := filepath.Join(root, "pods/p/containers")
+			for _, file := range []string{"bad.json", "good.json.new"} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all, broken, err := s.LoadContainers()
+			if err != nil || len(all) != 1 || all[0].ID != "good" || !reflect.DeepEqual(broken, []string{"p/bad"}) {
+				t.Errorf("got %v, %v, %v", all, broken, err)
+			}
+		})
+	}
+}
+
+func TestAFileInThePlaceOfAPodIsReportedAndRemovable(t *testing.T) {
+	root := t.TempDir()
+	s := open(t, root)
+	if err := os.WriteFile(filepath.Join(root, "pods/x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, broken, err := s.Load(); err != nil || !reflect.DeepEqual(broken, []string{"x"}) {
+		t.Errorf("got %v, %v", broken, err)
+	}
+	if _, _, err := s.LoadContainers(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Delete("x"); err != nil {
+		t.Error(err)
 	}
 }
 
