@@ -19,6 +19,9 @@ const crashEnv = "CRIB_TEST_ENGINE_CRASH"
 
 // crashChild is that daemon. It prints the init's pid.
 func crashChild(args []string) error {
+	if len(args) == 4 {
+		return pullChild(args)
+	}
 	e, err := Open(context.Background(), Config{Root: args[0], State: args[1], Shim: args[2], Init: args[3],
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
