@@ -17,7 +17,13 @@ need() {
 }
 
 PATH=$PATH:/usr/sbin:/sbin
+# A busybox with libraries will not do, and the two packages exclude each other.
+if command -v busybox >/dev/null && ldd "$(command -v busybox)" >/dev/null 2>&1; then
+	missing+=(busybox-static)
+	reasons+=("  busybox-static: in the place of busybox, which needs libraries that an image has not")
+fi
 need runc runc "runs containers, and the init of pods that share a PID namespace"
+need busybox busybox-static "the image of the demo and the tests is made of it, on the spot"
 case $purpose in
 demo) ;;
 test)

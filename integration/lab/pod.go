@@ -45,7 +45,7 @@ func removeCgroups() error {
 // Pod returns the configuration of a pod as a kubelet sends it: each container in
 // a PID namespace of its own, no host ports.
 func (c *Crib) Pod(name string) *runtime.PodSandboxConfig {
-	return &runtime.PodSandboxConfig{
+	pod := &runtime.PodSandboxConfig{
 		Metadata: &runtime.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name},
 		Hostname: name,
 		Labels:   map[string]string{"io.kubernetes.pod.name": name},
@@ -56,6 +56,8 @@ func (c *Crib) Pod(name string) *runtime.PodSandboxConfig {
 			},
 		},
 	}
+	pod.LogDirectory = c.LogDir(pod)
+	return pod
 }
 
 // Run makes a pod and returns its id.

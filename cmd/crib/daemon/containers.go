@@ -60,6 +60,12 @@ func (d *Daemon) spec(c *container.Container, pod *sandbox.Pod, in oci.Input) (*
 	in.Container, in.Pod = c, pod
 	in.PodDir = d.podFiles().Dir(pod.ID)
 	in.Volumes = d.volumes(c.ID)
+	if c.Spec.LogPath != "" {
+		// The kubelet has made it; people with crictl expect that somebody does.
+		if err := os.MkdirAll(filepath.Dir(c.Spec.LogPath), 0o755); err != nil {
+			return nil, container.EffectiveUser{}, fmt.Errorf("make the log's directory: %w", err)
+		}
+	}
 	in.CgroupsPath = cgroupsPath(d.SystemdCgroup(), pod.Spec.CgroupParent, c.ID)
 	if c.Spec.Security.Namespaces.PID == "target" {
 		var err error

@@ -41,6 +41,9 @@ func (d *Daemon) Info() map[string]string {
 	return info
 }
 
+// ImageStore implements admin.ImageSource.
+func (d *Daemon) ImageStore() admin.Images { return d.engine }
+
 // Version implements admin.Source.
 func (d *Daemon) Version() string { return d.version }
 
