@@ -1,12 +1,9 @@
 package container_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,126 +218,6 @@ func TestEndsAreShownAsTheyWere(t *testing.T) {
 	})
 }
 
-func TestStopAsksAndThenKills(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *container.Manager) {
-		w.deaf = true
-		id := mustStart(t, m, spec)
-		begin := time.Now()
-		if err := m.Stop(t.Context(), id, 30*time.Second); err != nil {
-			t.Fatal(err)
-		}
-		is(t, m, id, container.Exited)
-		if took := time.Since(begin); took != 30*time.Second {
-			t.Errorf("it took %s", took)
-		}
-		if want := []syscall.Signal{syscall.SIGINT, syscall.SIGKILL}; !slices.Equal(w.signals, want) {
-			t.Errorf("signals: %v, want %v", w.signals, want)
-		}
-		if err := errors.Join(m.Stop(t.Context(), id, time.Second), m.Stop(t.Context(), "unknown", 0)); err != nil {
-			t.Errorf("one that ended and an unknown one: %v", err)
-		}
-	})
-}
-
-func TestStopWithoutGraceKillsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *container.Manager) {
-		id := mustStart(t, m, spec)
-		if err := m.Stop(t.Context(), id, 0); err != nil {
-			t.Fatal(err)
-		}
-		if c := is(t, m, id, container.Exited); c.Exit.Code != 137 || !slices.Equal(w.signals, []syscall.Signal{syscall.SIGKILL}) {
-			t.Errorf("it ended with %+v after %v", c.Exit, w.signals)
-		}
-	})
-}
-
-func TestAShorterSecondStopShortensTheFirst(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *container.Manager) {
-		w.deaf = true
-		id := mustStart(t, m, spec)
-		first := make(chan error)
-		go func() { first <- m.Stop(t.Context(), id, time.Hour) }()
-		synctest.Wait()
-		begin := time.Now()
-		if err := m.Stop(t.Context(), id, 5*time.Second); err != nil {
-			t.Error(err)
-		}
-		if err := <-first; err != nil || time.Since(begin) != 5*time.Second {
-			t.Errorf("the first returned after %s, %v", time.Since(begin), err)
-		}
-		if want := []syscall.Signal{syscall.SIGINT, syscall.SIGKILL}; !slices.Equal(w.signals, want) {
-			t.Errorf("signals: %v, want the stop signal once", w.signals)
-		}
-	})
-}
-
-func TestStopWhoseCallerIsGoneDoesNotKill(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *container.Manager) {
-		w.deaf = true
-		id := mustStart(t, m, spec)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := m.Stop(ctx, id, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		is(t, m, id, container.Running)
-	})
-}
-
-func TestAProcessThatDoesNotDieIsNamed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *container.Manager) {
-		w.immortal = true
-		id := mustStart(t, m, spec)
-		err := m.Stop(t.Context(), id, time.Second)
-		if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "process 42") {
-			t.Errorf("Stop says %v", err)
-		}
-		if err := m.Remove(t.Context(), id); err == nil || !w.has("root", id) || len(m.Debts()) != 1 {
-			t.Errorf("Remove says %v, left: %q, owed: %v", err, w.remains(), m.Debts())
-		}
-		w.mu.Lock()
-		w.immortal = false
-		w.mu.Unlock()
-		serve(t, m, time.Minute)
-		if left := w.remains(); len(left) > 0 || len(m.Debts()) > 0 {
-			t.Errorf("left: %q, owed: %v", left, m.Debts())
-		}
-	})
-}
-
-func TestRemoveWorksOnAFullDisk(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *container.Manager) {
-		id := mustStart(t, m, spec)
-		w.mu.Lock()
-		w.faults = []fault{{op: "put", n: 1, mode: before, always: true}}
-		w.mu.Unlock()
-		if err := errors.Join(m.Stop(t.Context(), id, time.Second), m.Remove(t.Context(), id), m.Remove(t.Context(), id)); err != nil {
-			t.Error(err)
-		}
-		if left := w.remains(); len(left) > 0 || len(m.Debts()) > 0 {
-			t.Errorf("left: %q, owed: %v", left, m.Debts())
-		}
-	})
-}
-
-func TestStopAllKillsSideBySideAndOnlyThePods(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *container.Manager) {
-		w.pods["other"] = sandbox.Ready
-		other := spec
-		other.PodID = "other"
-		a, b, c := mustStart(t, m, attempt(0)), mustStart(t, m, attempt(1)), mustStart(t, m, other)
-		if err := m.StopAll(t.Context(), "pod"); err != nil {
-			t.Fatal(err)
-		}
-		is(t, m, a, container.Exited)
-		is(t, m, b, container.Exited)
-		is(t, m, c, container.Running)
-		if w.has("task", a) || w.has("task", b) {
-			t.Error("a task is left, and with it a holder of the pod's namespaces")
-		}
-	})
-}
-
 func TestCreatedAtNeverGoesBackInAPod(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, m *container.Manager) {
 		w.pods["pod 2"] = sandbox.Ready
@@ -355,92 +232,6 @@ func TestCreatedAtNeverGoesBackInAPod(t *testing.T) {
 				t.Errorf("attempt %d at %v, the one before at %v", i, c.CreatedAt, last)
 			}
 			last = c.CreatedAt
-		}
-	})
-}
-
-func TestExecSyncReturnsOutputAndCode(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *world, m *container.Manager) {
-		id := mustStart(t, m, spec)
-		stdout, stderr, code, err := m.ExecSync(t.Context(), id, []string{"flood"}, 0)
-		if err != nil || code != 3 || len(stdout) != 16<<20 || !bytes.Equal(stderr, []byte("to stderr")) {
-			t.Errorf("%d bytes, %q, %d, %v", len(stdout), stderr, code, err)
-		}
-	})
-}
-
-func TestExecSyncEndsWithItsTimeout(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *world, m *container.Manager) {
-		id := mustStart(t, m, spec)
-		begin := time.Now()
-		_, _, _, err := m.ExecSync(t.Context(), id, []string{"sleep"}, 2*time.Second)
-		if !errors.Is(err, context.DeadlineExceeded) || !errdefs.IsDeadlineExceeded(err) || time.Since(begin) != 2*time.Second {
-			t.Errorf("after %s: %v", time.Since(begin), err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, _, _, err := m.ExecSync(ctx, id, []string{"sleep"}, time.Second); !errors.Is(err, context.Canceled) {
-			t.Errorf("whose caller is gone: %v", err)
-		}
-	})
-}
-
-func TestWhatReachesInsideNeedsARunningContainer(t *testing.T) {
-	w := newWorld()
-	m := start(t, w)
-	id := mustCreate(t, m, spec)
-	calls := map[string]func(id string) error{
-		"exec":   func(id string) error { _, _, _, err := m.ExecSync(t.Context(), id, []string{"true"}, 0); return err },
-		"attach": func(id string) error { return m.Attach(t.Context(), id, container.Streams{}) },
-		"reopen": func(id string) error { return m.ReopenLog(t.Context(), id) },
-		"usage":  func(id string) error { _, err := m.Usage(t.Context(), id); return err },
-	}
-	for name, call := range calls {
-		if err := call("unknown"); !errdefs.IsNotFound(err) {
-			t.Errorf("%s of an unknown one: %v", name, err)
-		}
-		if err := call(id); !errdefs.IsFailedPrecondition(err) {
-			t.Errorf("%s of a created one: %v", name, err)
-		}
-	}
-	if err := m.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	for name, call := range calls {
-		if err := call(id); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func TestUpdateKeepsWhatItDoesNotName(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *container.Manager) {
-		s := spec
-		s.Resources = container.Resources{CPUShares: 10, MemoryLimit: 1 << 20, Unified: map[string]string{"a": "1"}}
-		id := mustCreate(t, m, s)
-		if err := m.Update(t.Context(), id, container.Resources{CPUSetCPUs: "0"}); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.Start(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.Update(t.Context(), id, container.Resources{MemoryLimit: 2 << 20, Unified: map[string]string{"b": "2"}}); err != nil {
-			t.Fatal(err)
-		}
-		r := is(t, m, id, container.Running).Spec.Resources
-		if r.CPUShares != 10 || r.MemoryLimit != 2<<20 || r.CPUSetCPUs != "0" || len(r.Unified) != 2 {
-			t.Errorf("echoed: %+v", r)
-		}
-		w.mu.Lock()
-		w.faults = []fault{{op: "update", n: 1, mode: before, always: true}}
-		w.mu.Unlock()
-		if err := m.Update(t.Context(), id, container.Resources{MemoryLimit: 1}); err == nil || is(t, m, id, container.Running).Spec.Resources.MemoryLimit != 2<<20 {
-			t.Errorf("what was refused is echoed, %v", err)
-		}
-		w.end(id, 0, false)
-		synctest.Wait()
-		if err := m.Update(t.Context(), id, container.Resources{MemoryLimit: 1}); !errdefs.IsFailedPrecondition(err) {
-			t.Errorf("one that ended: %v", err)
 		}
 	})
 }

@@ -51,8 +51,10 @@ func (m *Manager) resume(c *Container, ended Ended, known bool) {
 	tried := c.tried()
 	here := c.BootID == m.cfg.BootID
 	switch {
-	case c.Removing, c.State == Creating, c.State == Exited:
-		_ = m.settle(c) // logged and owed there
+	case c.Removing, c.State == Creating:
+		_ = m.remove(c) // logged and owed there
+	case c.State == Exited:
+		m.clear(c, nil)
 	case tried && known:
 		m.bury(c.ID, exitOf(ended))
 	case c.State == Running && here:

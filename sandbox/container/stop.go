@@ -156,13 +156,6 @@ func errEnding(c *Container) error {
 	return fmt.Errorf("crib ends before container %s does, call again: %w", label(c), errdefs.ErrUnavailable)
 }
 
-// states are those of proc(5) in which a process does not die of SIGKILL.
-var states = map[string]string{
-	"D": "is in uninterruptible sleep (D)",
-	"Z": "is a zombie (Z) that its parent does not reap",
-	"t": "is stopped by a debugger (t)",
-}
-
 // processState tells in which state of the kernel a process is, and what it
 // waits for.
 func processState(proc string, pid uint32) string {
@@ -176,12 +169,22 @@ func processState(proc string, pid uint32) string {
 	if len(fields) == 0 {
 		return "cannot be looked at (its stat is empty)"
 	}
-	state := states[fields[0]]
-	if state == "" {
-		state = "is in state " + fields[0]
-	}
+	state := stateName(fields[0])
 	if wchan, err := os.ReadFile(filepath.Join(dir, "wchan")); err == nil && len(wchan) > 0 && string(wchan) != "0" {
 		state += " in " + string(wchan)
 	}
 	return state
+}
+
+// stateName spells those states of proc(5) out in which SIGKILL does not help.
+func stateName(letter string) string {
+	switch letter {
+	case "D":
+		return "is in uninterruptible sleep (D)"
+	case "Z":
+		return "is a zombie (Z) that its parent does not reap"
+	case "t":
+		return "is stopped by a debugger (t)"
+	}
+	return "is in state " + letter
 }

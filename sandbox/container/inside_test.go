@@ -1,0 +1,100 @@
+package container_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/crib-runtime/crib/sandbox/container"
+)
+
+func TestExecSyncReturnsOutputAndCode(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, m *container.Manager) {
+		id := mustStart(t, m, spec)
+		stdout, stderr, code, err := m.ExecSync(t.Context(), id, []string{"flood"}, 0)
+		if err != nil || code != 3 || len(stdout) != 16<<20 || !bytes.Equal(stderr, []byte("to stderr")) {
+			t.Errorf("%d bytes, %q, %d, %v", len(stdout), stderr, code, err)
+		}
+	})
+}
+
+func TestExecSyncEndsWithItsTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, m *container.Manager) {
+		id := mustStart(t, m, spec)
+		begin := time.Now()
+		_, _, _, err := m.ExecSync(t.Context(), id, []string{"sleep"}, 2*time.Second)
+		if !errors.Is(err, context.DeadlineExceeded) || !errdefs.IsDeadlineExceeded(err) || time.Since(begin) != 2*time.Second {
+			t.Errorf("after %s: %v", time.Since(begin), err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, _, err := m.ExecSync(ctx, id, []string{"sleep"}, time.Second); !errors.Is(err, context.Canceled) {
+			t.Errorf("whose caller is gone: %v", err)
+		}
+	})
+}
+
+func TestWhatReachesInsideNeedsARunningContainer(t *testing.T) {
+	w := newWorld()
+	m := start(t, w)
+	id := mustCreate(t, m, spec)
+	calls := map[string]func(id string) error{
+		"exec":   func(id string) error { _, _, _, err := m.ExecSync(t.Context(), id, []string{"true"}, 0); return err },
+		"attach": func(id string) error { return m.Attach(t.Context(), id, container.Streams{}) },
+		"reopen": func(id string) error { return m.ReopenLog(t.Context(), id) },
+		"usage":  func(id string) error { _, err := m.Usage(t.Context(), id); return err },
+	}
+	for name, call := range calls {
+		if err := call("unknown"); !errdefs.IsNotFound(err) {
+			t.Errorf("%s of an unknown one: %v", name, err)
+		}
+		if err := call(id); !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("%s of a created one: %v", name, err)
+		}
+	}
+	if err := m.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range calls {
+		if err := call(id); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestUpdateKeepsWhatItDoesNotName(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, m *container.Manager) {
+		s := spec
+		s.Resources = container.Resources{CPUShares: 10, MemoryLimit: 1 << 20, Unified: map[string]string{"a": "1"}}
+		id := mustCreate(t, m, s)
+		if err := m.Update(t.Context(), id, container.Resources{CPUSetCPUs: "0"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Start(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Update(t.Context(), id, container.Resources{MemoryLimit: 2 << 20, Unified: map[string]string{"b": "2"}}); err != nil {
+			t.Fatal(err)
+		}
+		r := is(t, m, id, container.Running).Spec.Resources
+		if r.CPUShares != 10 || r.MemoryLimit != 2<<20 || r.CPUSetCPUs != "0" || len(r.Unified) != 2 {
+			t.Errorf("echoed: %+v", r)
+		}
+		w.mu.Lock()
+		w.faults = []fault{{op: "update", n: 1, mode: before, always: true}}
+		w.mu.Unlock()
+		if err := m.Update(t.Context(), id, container.Resources{MemoryLimit: 1}); err == nil || is(t, m, id, container.Running).Spec.Resources.MemoryLimit != 2<<20 {
+			t.Errorf("what was refused is echoed, %v", err)
+		}
+		w.end(id, 0, false)
+		synctest.Wait()
+		if err := m.Update(t.Context(), id, container.Resources{MemoryLimit: 1}); !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("one that ended: %v", err)
+		}
+	})
+}
