@@ -117,7 +117,7 @@ func (e *Engine) Start(ctx context.Context, id string) (pid uint32, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("looking for container %s: %w", id, err)
 	}
-	unlock, err := e.pods.lock(ctx, c.Labels[labelPod])
+	unlock, err := e.pods.Lock(ctx, c.Labels[labelPod])
 	if err != nil {
 		return 0, fmt.Errorf("waiting for pod %s: %w", c.Labels[labelPod], err)
 	}
@@ -161,7 +161,7 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	// Others of the pod need not wait for this one's end.
 	e.killTask(ctx, id)
 	pod := c.Labels[labelPod]
-	unlock, err := e.pods.lock(ctx, pod)
+	unlock, err := e.pods.Lock(ctx, pod)
 	if err != nil {
 		return fmt.Errorf("waiting for pod %s: %w", pod, err)
 	}
@@ -192,7 +192,12 @@ func (e *Engine) removeDir(id string) error {
 // Kill signals the first process of a container, or with all set every one.
 // errdefs.ErrNotFound when it has ended.
 func (e *Engine) Kill(ctx context.Context, id string, signal syscall.Signal, all bool) error {
-	_, err := e.client.TaskService().Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: uint32(signal), All: all})
+	// Asked to kill what has ended, the shim says that it did.
+	_, err := readEnded(e.containerDir(id))
+	if err == nil {
+		return fmt.Errorf("sending %v to container %s: it has ended: %w", signal, id, errdefs.ErrNotFound)
+	}
+	_, err = e.client.TaskService().Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: uint32(signal), All: all})
 	if err != nil {
 		return fmt.Errorf("sending %v to container %s: %w", signal, id, errgrpc.ToNative(err))
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
+
+	"github.com/crib-runtime/crib/sandbox"
 )
 
 const (
@@ -61,7 +63,7 @@ type Engine struct {
 	client *client.Client
 	server *server // nil when containerd is external
 	root   string  // of every init; "" without Config.Init
-	pods   *keyLock
+	pods   sandbox.KeyLock[string]
 	images *imageStore
 
 	clamped sync.Once // the note that a wish for oom_score_adj was not granted
@@ -85,7 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, pods: newKeyLock()}
+	e := &Engine{cfg: cfg}
 	e.info = Info{Embedded: cfg.Address == "", Runtime: runtimeName, OCIRuntime: oci.path, OCIVersion: oci.specVersion(), RecursiveReadOnly: oci.rro && kernelMakesRecursiveReadOnly()}
 	if err := e.open(ctx); err != nil {
 		return nil, errors.Join(err, e.Close())

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/image"
 )
 
@@ -31,7 +32,7 @@ type imageStore struct {
 	snap   snapshotter
 	known  knowledge
 	pulls  pulls
-	locks  *keyLock // keys: referencesKey, chain ids
+	locks  sandbox.KeyLock[string] // keys: referencesKey, chain ids
 	used   usageCache
 }
 
@@ -53,7 +54,7 @@ func openImages(ctx context.Context, c *client.Client, cfg Config) (*imageStore,
 	if err != nil {
 		return nil, err
 	}
-	s := &imageStore{client: c, log: cfg.Log, snap: snap, locks: newKeyLock(), cfg: imageConfig{
+	s := &imageStore{client: c, log: cfg.Log, snap: snap, cfg: imageConfig{
 		root: cfg.Root, state: cfg.State, certs: cfg.CertsDirs,
 		pace: pace{idle: cfg.PullIdle, rate: cfg.PullMinRate}, embedded: cfg.Address == "",
 	}}

@@ -132,7 +132,7 @@ func (all inventory) byPrefix(ref, prefix string) (found *stored, err error) {
 
 // remove removes all entries of an image.
 func (s *imageStore) remove(ctx context.Context, ref string) error {
-	unlock, err := s.locks.lock(ctx, referencesKey)
+	unlock, err := s.locks.Lock(ctx, referencesKey)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (all inventory) names(ref string) (names []string) {
 // refer makes names point at target. A tag that pointed elsewhere moves, and the
 // image that it leaves keeps its other names.
 func (s *imageStore) refer(ctx context.Context, target ocispec.Descriptor, names ...string) error {
-	unlock, err := s.locks.lock(ctx, referencesKey)
+	unlock, err := s.locks.Lock(ctx, referencesKey)
 	if err != nil {
 		return err
 	}

@@ -136,7 +136,7 @@ func (s *imageStore) unpack(ctx context.Context, f *facts, entry images.Image) e
 	if f.chain == "" {
 		return nil
 	}
-	unlock, err := s.locks.lock(ctx, f.chain)
+	unlock, err := s.locks.Lock(ctx, f.chain)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (e *Engine) StartInit(ctx context.Context, in Init) (pid uint32, err error)
 	if e.root == "" {
 		return 0, fmt.Errorf("starting the init of pod %s: engine.init is not set: %w", in.PodID, errdefs.ErrFailedPrecondition)
 	}
-	unlock, err := e.pods.lock(ctx, in.PodID)
+	unlock, err := e.pods.Lock(ctx, in.PodID)
 	if err != nil {
 		return 0, fmt.Errorf("waiting for pod %s: %w", in.PodID, err)
 	}
@@ -83,7 +83,7 @@ func (e *Engine) startInit(ctx context.Context, in Init) (uint32, error) {
 func (e *Engine) StopInit(ctx context.Context, podID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	unlock, err := e.pods.lock(ctx, podID)
+	unlock, err := e.pods.Lock(ctx, podID)
 	if err != nil {
 		return fmt.Errorf("waiting for pod %s: %w", podID, err)
 	}
