@@ -1,6 +1,6 @@
 // Command demo shows crib at work: it starts a built crib in namespaces of its
-// own, runs pods as a kubelet would, pings them, reaches one through a host port,
-// and leaves nothing behind. It needs root.
+// own, runs pods as a kubelet would, pings them, runs a container in one and reaches
+// it through a host port, and leaves nothing behind. It needs root.
 package main
 
 import (
@@ -8,9 +8,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -71,11 +75,12 @@ func demo(ctx context.Context, bin string) (err error) {
 	if err := ping(pods); err != nil {
 		return err
 	}
-	return ask(ctx, pods[0])
+	return serve(ctx, crib, pods[0])
 }
 
 // pod is one that runs.
 type pod struct {
+	cfg  *runtime.PodSandboxConfig
 	name string
 	id   string
 	ips  []netip.Addr
@@ -107,7 +112,7 @@ func run(ctx context.Context, crib *lab.Crib) ([]pod, error) {
 			note = "  (starts an init by the OCI runtime)"
 		}
 		say("%-12s %-28s %s%s", cfg.Metadata.Name, fmt.Sprint(ips), millis(took), note)
-		pods = append(pods, pod{cfg.Metadata.Name, id, ips})
+		pods = append(pods, pod{cfg, cfg.Metadata.Name, id, ips})
 	}
 	return pods, nil
 }
@@ -128,20 +133,60 @@ func ping(pods []pod) error {
 	return nil
 }
 
-// ask reaches a server in the pod through its host port.
-func ask(ctx context.Context, web pod) (err error) {
-	server, err := lab.Listen(lab.Netns(web.id), 80, "hello from pod "+web.name)
+// serve runs a web server in a container of an image that is made on the spot, and
+// reaches it through the pod's host port.
+func serve(ctx context.Context, crib *lab.Crib, web pod) error {
+	say("\nmaking an image of this machine's busybox: %s", lab.Image)
+	if err := crib.ImportImage(ctx); err != nil {
+		return err
+	}
+	cfg := crib.Container("server", "sh", "-c",
+		"mkdir /www; echo hello from a container in pod $HOSTNAME >/www/index.html; echo serving; exec httpd -f -p 80 -h /www")
+	start := time.Now()
+	id, err := crib.Launch(ctx, web.id, web.cfg, cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), hostPort)
-	answer, err := lab.Ask(ctx, lab.Host, to)
+	say("container %s created and started in %s", cfg.Metadata.Name, millis(time.Since(start)))
+
+	url := fmt.Sprintf("http://127.0.0.1:%d/", hostPort)
+	answer, err := get(ctx, url)
 	if err != nil {
-		return fmt.Errorf("ask host port %s: %w", to, err)
+		return err
 	}
-	say("\nhost port %s answers: %q", to, answer)
+	say("%s answers: %s", url, answer)
+	running, err := crib.Exec(ctx, id, "ps", "-o", "pid,args")
+	if err != nil {
+		return err
+	}
+	log, err := os.ReadFile(filepath.Join(crib.LogDir(web.cfg), cfg.LogPath))
+	if err != nil {
+		return err
+	}
+	say("exec ps: %s\nits log: %s", strings.Join(strings.Fields(running), " "), strings.TrimSpace(string(log)))
 	return nil
+}
+
+// get asks until the server in the container is up.
+func get(ctx context.Context, url string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return "", err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			b, err := io.ReadAll(resp.Body)
+			return strings.TrimSpace(string(b)), errors.Join(err, resp.Body.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return "", err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000) }

@@ -167,7 +167,7 @@ func (n *Network) createBridge(mac net.HardwareAddr, mtu int) error {
 	info := bridgeInfo(
 		// The time for an answer is also how long a bridge that has just begun to
 		// ask distrusts what it knows: with flooding off nothing passes meanwhile.
-		nl.NewRtAttr(nl.IFLA_BR_MCAST_QUERY_RESPONSE_INTVL, nl.Uint64Attr(second)),
+		nl.NewRtAttr(nl.IFLA_BR_MCAST_QUERY_RESPONSE_INTVL, nl.Uint64Attr(second/20)),
 		// The first question comes to nothing when the bridge has no link-local
 		// address yet, which it gets in the kernel's own time; so ask again soon.
 		nl.NewRtAttr(nl.IFLA_BR_MCAST_STARTUP_QUERY_INTVL, nl.Uint64Attr(second)),
@@ -240,7 +240,11 @@ func (n *Network) raiseBridge(asks bool) error {
 func (n *Network) rejoin(to device) {
 	for _, pod := range n.mem.all() {
 		l := link{host: pod.host, alias: pod.alias, bridge: to, addrs: pod.addrs}
-		if err := l.repair(); err != nil && !isGone(err) {
+		err := l.repair()
+		if err == nil {
+			err = l.joinGroups()
+		}
+		if err != nil && !isGone(err) {
 			n.cfg.Log.Warn("putting a pod back on the bridge", "network", n.cfg.Name, "pod", pod.alias, "error", err)
 		}
 	}

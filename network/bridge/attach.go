@@ -155,6 +155,9 @@ func (l link) ensure() error {
 	if errors.Is(err, unix.EEXIST) {
 		err = l.replace()
 	}
+	if err == nil {
+		err = l.joinGroups()
+	}
 	if err != nil {
 		return err
 	}

@@ -64,8 +64,9 @@
 // solicitations and reports go to all ports otherwise, O(n²) at a node's start.
 // Rejected: suppression by neighbour entries, which does not work between ports
 // that all have it. Consequence: between such pods, groups without membership
-// reports (224.0.0.0/24, ff02::1) do not work, and a bridge passes no IPv6 from
-// pod to pod in its first second.
+// reports (224.0.0.0/24, ff02::1) do not work. The groups of solicitations are
+// joined for the pods, else the first packet to a new one waits a second for the
+// second solicitation; a bridge passes none from pod to pod in its first 50 ms.
 //
 // 7. Where no pod has IPv6 the bridge neither asks for listeners nor notes them.
 // Context: it sends five questions to each new port, which made the last of 1000
