@@ -113,13 +113,17 @@ func (l *lab) removeContainer(e *Engine, id string) {
 	l.noTraces(id)
 }
 
+// podShims are the pids of the shims of the containers of the lab's pod, which
+// have the id of the one that they were started for.
+func (l *lab) podShims() []int { return processes(l, "crib-shim", "-id\x00", "-"+l.pod[:32]+"\x00") }
+
 // runToEnd runs a container to its end and returns that and the log's lines.
 func (l *lab) runToEnd(e *Engine, c container.Launch) (container.Ended, []string) {
 	l.Helper()
 	l.runContainer(e, c)
 	ended := l.endOf(e, c.ID)
 	lines := l.logLines(c.LogPath)
-	shims := l.shims()
+	shims := l.podShims()
 	l.removeContainer(e, c.ID)
 	for _, pid := range shims {
 		l.awaitEnd(pid)

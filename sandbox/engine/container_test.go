@@ -97,7 +97,7 @@ func TestDeleteOfARunningContainerLeavesNothing(t *testing.T) {
 		e := l.open()
 		c := l.launch("running", "wait")
 		pid := l.runContainer(e, c)
-		shims := l.shims()
+		shims := l.podShims()
 		l.removeContainer(e, c.ID)
 		l.awaitEnd(pid)
 		for _, shim := range shims {
@@ -111,7 +111,7 @@ func TestDeadShimIsNoObstacleToDelete(t *testing.T) {
 		e := l.open()
 		c := l.launch("orphan", "wait")
 		pid := l.runContainer(e, c)
-		for _, shim := range l.shims() {
+		for _, shim := range l.podShims() {
 			l.must(unix.Kill(shim, unix.SIGKILL))
 			l.awaitEnd(shim)
 		}
@@ -128,12 +128,8 @@ func TestContainersOfAPodShareOneShimThroughManyRestarts(t *testing.T) {
 	e := l.open()
 	stays := l.launch("stays", "wait")
 	pid := l.runContainer(e, stays)
-	shims := l.shims()
-	rounds := 100
-	if testing.Short() {
-		rounds = 10
-	}
-	for i := range rounds {
+	shims := l.podShims()
+	for i := range 100 {
 		c := l.launch("n"+strconv.Itoa(i), "exit", "1")
 		l.runContainer(e, c)
 		if ended := l.endOf(e, c.ID); ended.Code != 1 {
@@ -141,7 +137,7 @@ func TestContainersOfAPodShareOneShimThroughManyRestarts(t *testing.T) {
 		}
 		l.must(e.Delete(t.Context(), c.ID))
 		l.must(e.RemoveRoot(t.Context(), c.ID))
-		if now := l.shims(); !slices.Equal(now, shims) {
+		if now := l.podShims(); len(now) != 1 || !slices.Equal(now, shims) {
 			t.Fatalf("shims %v, then %v", shims, now)
 		}
 	}
@@ -210,12 +206,18 @@ func TestEndsWhileTheEngineIsClosedAreHarvested(t *testing.T) {
 			if got := l.endOf(e, id); got != want {
 				l.Errorf("Wait() = %+v, want %+v", got, want)
 			}
-			l.removeContainer(e, id)
+			l.must(e.Delete(l.Context(), id))
+			l.must(e.RemoveRoot(l.Context(), id))
 		}
 		if pid, err := e.runningPid(l.Context(), stays.ID); err != nil || pid == 0 {
 			l.Errorf("the one that runs: %d, %v", pid, err)
 		}
+		shims := l.podShims()
 		l.removeContainer(e, stays.ID)
+		for _, shim := range shims {
+			l.awaitEnd(shim)
+		}
+		l.noTraces(l.pod[:32])
 	})
 }
 

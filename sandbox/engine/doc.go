@@ -12,6 +12,10 @@
 // a container whose id is the pod's, whose root is a read-only bind of a
 // directory with nothing but cmd/crib-init, without image or snapshot.
 //
+// The containers of pods are a [container.Launch] each; Engine is what package
+// container calls its Tasks and its Inside. Output, logs and the ends of containers
+// are crib-shim's, by package logpump: see there.
+//
 // Images are values of package image. What an image is, is read from its content
 // and never kept in a second place: ctr and kind load and remove images beside us.
 // The root of a container is a snapshot with the container's id as its key.
@@ -23,6 +27,15 @@
 //     init, on one that has ended, and when the shim is dead.
 //   - Containers bear the label io.crib.pod; [Engine.Inits] finds them by it.
 //     What others keep in the namespace k8s.io is never touched.
+//   - Start and Delete of the containers of one pod exclude each other, since they
+//     share a shim that ends with its last container. Delete works when the shim
+//     is dead, and leaves no process, mount, bundle, cgroup or socket.
+//   - Wait answers when the output is in the log, and answers the same after a
+//     restart. [Harvest] knows the ends before Open.
+//   - Exec and Attach leave no goroutine, descriptor, FIFO or process, but for a
+//     Read or Write of the caller's that does not return. The end of its context
+//     kills an exec with all that it has started and that can be found: its
+//     descendants, its session, and what holds its output.
 //   - Two engines of one machine do not meet: everything is below Root and
 //     State, the OCI runtime's state too. A second one on the same Root is refused.
 //   - An image that is shown is whole: index, manifest and configuration are what
@@ -39,7 +52,9 @@
 // without a process, as one that was created and never started, or one that
 // ended meanwhile, is deleted by containerd at Open, exit code included: who
 // wants that reads it before. What then is left of an init is its container's
-// record, which Inits names and StopInit deletes. What a pull had fetched stays
+// record, which Inits names and StopInit deletes. Of a container its directory is
+// left, with its end; Containers names it and Delete deletes it. An exec goes on
+// without anybody who reads its output. What a pull had fetched stays
 // for a day under its lease; the next pull goes on from there. A root that was
 // being prepared is found by [Engine.Roots]. After a power cut, CheckImages drops
 // content that did not get to the disk.
@@ -51,6 +66,8 @@
 //	<State>/s/                              sockets of shims
 //	<State>/crib-shim                       link to Config.Shim, gone while closed
 //	<State>/init/                           the root of every init
+//	<State>/c/<id>/                         of a container: its end, FIFOs; see logpump
+//	<State>/x/                              FIFOs of execs and clients that begin
 //	<State>/oci/                            the OCI runtime's state
 //	<State>/roots/                          roots of containers while they are prepared
 //	<State>/io.containerd.runtime.v2.task/  bundles
@@ -72,6 +89,17 @@
 //     starts the daemon clears NOTIFY_SOCKET, and its unit has KillMode=process.
 //   - A shim that hangs makes StopInit fail after 30 s with everything kept; it is
 //     not killed. Rejected: looking for its pid by command line.
+//   - What the shim shall do for a container is in annotations of its spec, and what
+//     it leaves for us in a directory of ours: the bundle is containerd's, which
+//     deletes it, exit code included. Rejected: asking shims for the state of tasks
+//     before Open; it finds out nothing more.
+//   - FIFOs of execs and clients lose their names as soon as the shim has opened
+//     them, so that a crash leaves none.
+//   - The tree of an exec is found by looking, with everything stopped while we look.
+//     Rejected: a cgroup for each exec, which OCI runtimes do not offer through a
+//     shim; a mark in the environment, which containers would see.
+//   - The size of writable layers is kept in a file and measured again the later,
+//     the longer that takes. Rejected: a cache that a restart empties.
 //   - Only a CRI plugin that serves (io.containerd.grpc.v1.cri) makes an external
 //     containerd unusable. Its parts (io.containerd.cri.v1.*) may be loaded: they
 //     do nothing by themselves, and the usual way to disable CRI leaves them.

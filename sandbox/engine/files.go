@@ -35,6 +35,10 @@ func makeDirs(cfg Config) error {
 	if err := os.MkdirAll(cfg.State, 0o711); err != nil {
 		return fmt.Errorf("making engine.state: %w", err)
 	}
+	// Names of an earlier process's pipes.
+	if err := os.RemoveAll(filepath.Join(cfg.State, execDir)); err != nil {
+		return fmt.Errorf("sweeping engine.state: %w", err)
+	}
 	return nil
 }
 

@@ -6,8 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"sync"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // patience is how long the container may be held up, in a row, by a client that
@@ -39,12 +40,40 @@ func (a *audience) add(path string) error {
 	if a.ended {
 		return nil
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("opening the client's stream (does it read?): %w", err)
 	}
-	a.clients = append(a.clients, &listener{file: f})
+	a.clients = append(a.presentLocked(), &listener{file: f})
 	return nil
+}
+
+// presentLocked lets the clients go that have gone, which otherwise shows with the
+// next output, and returns the others in a list of their own.
+func (a *audience) presentLocked() []*listener {
+	present := make([]*listener, 0, len(a.clients)+1) // send goes on with the old one
+	for _, c := range a.clients {
+		if c.gone() {
+			_ = c.file.Close()
+			continue
+		}
+		present = append(present, c)
+	}
+	return present
+}
+
+// gone says whether the reader has closed its end.
+func (c *listener) gone() (gone bool) {
+	conn, err := c.file.SyscallConn()
+	if err != nil {
+		return true
+	}
+	err = conn.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd)}}
+		n, err := unix.Poll(p, 0)
+		gone = err == nil && n == 1 && p[0].Revents&unix.POLLERR != 0
+	})
+	return gone || err != nil
 }
 
 // send hands p to every client and returns how many were dropped because they

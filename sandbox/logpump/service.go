@@ -108,6 +108,9 @@ func (c *Client) call(ctx context.Context, method string, r request, answer any)
 	}
 	var got wrapperspb.BytesValue
 	err = c.ttrpc.Call(ctx, serviceName, method, wrapperspb.Bytes(b), &got)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err() // the translation below would lose it
+	}
 	if errors.Is(err, ttrpc.ErrClosed) {
 		return fmt.Errorf("asking the shim: it has ended: %w", errdefs.ErrUnavailable)
 	}

@@ -32,7 +32,7 @@ func main() {
 		fmt.Print(strings.Repeat("x", number(args[0])), strings.Join(args[1:], ""))
 	case "wait":
 		fmt.Println("ready")
-		select {}
+		forever()
 	case "term": // ends with a code on SIGTERM
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, syscall.SIGTERM)
@@ -74,7 +74,7 @@ func main() {
 		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		check(child.Start())
 		if args[0] == "stay" {
-			select {}
+			forever()
 		}
 	case "child": // leaves a grandchild without a parent, and ends
 		grandchild := exec.Command("/payload", "mark", args[0])
@@ -82,7 +82,7 @@ func main() {
 		check(grandchild.Start())
 	case "mark": // bears a mark in its command line
 		fmt.Println("marked")
-		select {}
+		forever()
 	default:
 		os.Exit(127)
 	}
@@ -112,3 +112,6 @@ func eat() {
 		all = append(all, b)
 	}
 }
+
+// forever blocks; an empty select would be taken for a deadlock.
+func forever() { time.Sleep(1 << 62) }
