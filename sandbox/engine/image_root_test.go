@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	cmount "github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 )
 
 // gc collects garbage and returns when that is done.
@@ -62,7 +64,7 @@ func onEachSnapshotter(t *testing.T, test func(l *lab, e *Engine, r *testRegistr
 	t.Run(overlayfs, func(t *testing.T) {
 		l := newLab(t)
 		mount(t, "tmpfs", l.cfg.Root, "")
-		t.Cleanup(func() { l.must(unmountTest(l.cfg.Root)) })
+		t.Cleanup(func() { l.must(detach(l.cfg.Root)) })
 		e := l.open()
 		if e.images.snap.name != overlayfs {
 			t.Fatalf("snapshotter %s", e.images.snap.name)
@@ -96,11 +98,15 @@ func mountOverlay(t *testing.T, dir, target string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := unmountTest(target); err != nil {
+		if err := detach(target); err != nil {
 			t.Error(err)
 		}
 	})
 }
+
+// detach unmounts an engine's root. containerd leaves a descriptor there to the
+// collector of garbage, with which it tried whether the file system has fs-verity.
+func detach(dir string) error { return unix.Unmount(dir, unix.MNT_DETACH) }
 
 func unmountTest(dir string) error { return cmount.UnmountAll(dir, 0) }
 
@@ -173,6 +179,23 @@ func TestRootThatACrashLeftMountedIsTakenOver(t *testing.T) {
 		l.must(e.RemoveImage(l.Context(), i.id()))
 		l.nothingStored(e)
 	})
+}
+
+func TestSnapshotThatACrashLeftWithoutARecordIsInNobodysWay(t *testing.T) {
+	l := newLab(t)
+	r := newRegistry(t)
+	i := ourImage(t, "one")
+	e, err := Open(t.Context(), l.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.pull(e, r.push("a:1", i))
+	dir := e.images.snap.dir
+	l.must(e.Close())
+	for n := range 10 { // the next numbers
+		l.must(os.MkdirAll(filepath.Join(dir, "snapshots", strconv.Itoa(n+1), "fs", "half"), 0o755))
+	}
+	l.readRoot(l.open(), i, "one")
 }
 
 func TestFailedPreparationLeavesNothing(t *testing.T) {

@@ -14,7 +14,9 @@ import (
 
 	"github.com/containerd/containerd/v2/core/events/exchange"
 	v2 "github.com/containerd/containerd/v2/core/runtime/v2"
+	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/defaults"
+	"github.com/containerd/containerd/v2/pkg/gc"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/plugins"
 	"github.com/containerd/errdefs"
@@ -101,6 +103,7 @@ func (s *server) load(ctx context.Context, cfg Config, r plugin.Registration) er
 	err := p.Err()
 	switch {
 	case err == nil:
+		s.sweep(ctx, p)
 		return s.loaded.Add(p)
 	case plugin.IsSkipPlugin(err):
 		return nil
@@ -109,6 +112,21 @@ func (s *server) load(ctx context.Context, cfg Config, r plugin.Registration) er
 		return nil
 	}
 	return fmt.Errorf("loading containerd's plugin %s: %w", uri, err)
+}
+
+// sweep removes directories of snapshots without a record, as a crash leaves
+// them. The next snapshot gets the number of such a one and would fail, and so
+// would all after it.
+func (s *server) sweep(ctx context.Context, p *plugin.Plugin) {
+	instance, _ := p.Instance() // it came up
+	c, ok := instance.(snapshots.Cleaner)
+	if !ok {
+		return
+	}
+	// Not found is the records of one that was never used.
+	if err := c.Cleanup(ctx); err != nil && !errdefs.IsNotImplemented(err) && !errdefs.IsNotFound(err) {
+		s.log.WithError(err).WithField("plugin", p.Registration.URI()).Warn("abandoned snapshots are not removed")
+	}
 }
 
 // serve registers the plugins and listens for ourselves, for shims and, where
@@ -227,6 +245,7 @@ func (s *server) close() error {
 	}
 	// Last: the collector of garbage must take what was reported to it, else the
 	// goroutines that report wait for ever. Closing the database waits for it.
+	s.drain()
 	s.stop()
 	if s.trust != nil {
 		errs = append(errs, s.trust.close())
@@ -235,6 +254,23 @@ func (s *server) close() error {
 		errs = append(errs, s.lock.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// drain returns when the collector of garbage has taken what was reported before.
+// That it then cannot collect, without a database, is meant so.
+func (s *server) drain() {
+	p := s.loaded.Get(plugins.GCPlugin, "scheduler")
+	if p == nil {
+		return
+	}
+	instance, _ := p.Instance() // it came up
+	if c, ok := instance.(interface {
+		ScheduleAndWait(ctx context.Context) (gc.Stats, error)
+	}); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		_, _ = c.ScheduleAndWait(ctx)
+	}
 }
 
 // disconnect closes the connections to the shims and leaves them and their
