@@ -19,6 +19,10 @@ GOLANGCI_VERSION := v2.15.0
 # containerd is compiled in, and those that run built binaries.
 SLOW := /sandbox/engine|/cmd/|/integration
 
+# Scripts that build and serve the images of the conformance suite; without them it
+# is left out.
+TESTIMAGES ?= ../shared/testimages
+
 # Steps are told in the order in which they are to happen.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -43,11 +47,10 @@ test: deps-test verify build build-arm64 tools ## Everything: the house rules, b
 	PATH=$(BUILD)/tools:$$PATH CRIB_BIN=$(BUILD) $(GO) test -timeout 25m \
 		$$($(GO) list ./... | grep -E '$(SLOW)')
 
+	@[ ! -e $(TESTIMAGES)/build.sh ] || $(MAKE) --no-print-directory critest
+
 minbase: ## demo and test on a fresh Debian in namespaces of its own, and what they left (root, debootstrap)
 	integration/minbase.sh
-
-# Scripts that build and serve the suite's images; without them it cannot run.
-TESTIMAGES ?= ../shared/testimages
 
 critest: build $(BUILD)/tools/critest $(BUILD)/tools/crane ## The CRI conformance suite (root, gcc, and TESTIMAGES)
 	$(GO) run ./integration/critest --bin $(BUILD) --tools $(BUILD)/tools --images $(TESTIMAGES)
@@ -55,7 +58,7 @@ critest: build $(BUILD)/tools/critest $(BUILD)/tools/crane ## The CRI conformanc
 unit: ## Hermetic and fast: no root, no kernel features, no network
 	$(GO) test -short ./...
 
-bench: build ## RunPodSandbox, Stop, Remove, memory (root); containerd beside it if it is there; BENCH_JSON=FILE
+bench: build ## Calls of pods and containers, memory, CPU (root); containerd beside it if it is there; BENCH_JSON=FILE
 	$(GOBUILD) -o $(BUILD)/ ./integration/bench
 	$(BUILD)/bench --bin $(BUILD)
 

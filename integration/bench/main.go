@@ -31,6 +31,9 @@ type options struct {
 	json  string
 	turns int
 	many  int
+
+	containers int
+	weighed    int
 }
 
 func main() {
@@ -38,8 +41,10 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "build", "directory of the built programs")
 	flag.StringVar(&o.peers, "peers", "../shared/peers", "directory of scripts that build and start containerd")
 	flag.StringVar(&o.json, "json", os.Getenv("BENCH_JSON"), "file for one flat JSON object, by default that of BENCH_JSON")
-	flag.IntVar(&o.turns, "turns", 5, "turns of 20 pods for each runtime, one and ten at a time")
-	flag.IntVar(&o.many, "many", 1000, "pods of crib that exist at once in the end; 1018 is what a bridge takes")
+	flag.IntVar(&o.turns, "turns", 5, "turns of 20 pods for each runtime, one and ten at a time; 0 leaves them out")
+	flag.IntVar(&o.containers, "containers", 5, "turns of 10 pods with a container, in each of three ways; 0 leaves all of containers out")
+	flag.IntVar(&o.weighed, "weighed", 50, "pods with a container that are weighed; 0 leaves that out")
+	flag.IntVar(&o.many, "many", 1000, "pods of crib that exist at once in the end; 1018 is what a bridge takes; 0 leaves them out")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	status, err := run(ctx, o)
@@ -72,32 +77,62 @@ func run(ctx context.Context, o options) (status int, err error) {
 
 // bench starts crib, measures, reports, and stops crib whatever happened.
 func bench(ctx context.Context, o options, peer peer) (err error) {
-	crib, err := lab.Start(ctx, lab.Options{Bin: o.bin, Config: config})
+	runc, err := peer.runc(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, crib.Stop(context.WithoutCancel(ctx))) }()
-	targets := []*target{{
-		name: "crib", client: crib.RuntimeServiceClient, pod: crib.Pod, pid: crib.PID(), shim: "crib-shim", many: o.many,
-	}}
+	crib, err := lab.Start(ctx, lab.Options{Bin: o.bin, Config: config + fmt.Sprintf("[engine]\noci_runtime = %q\n", runc)})
+	if err != nil {
+		return err
+	}
+	ours := &target{
+		daemon: daemon{pid: crib.PID(), shim: "crib-shim"},
+		name:   "crib", client: crib.RuntimeServiceClient, pod: crib.Pod, container: crib.Container, many: o.many,
+	}
+	defer func() {
+		err = errors.Join(err, crib.Stop(context.WithoutCancel(ctx)), endCount(ours.group))
+	}()
+	if ours.group, err = countCPU(ours.pid); err != nil {
+		return err
+	}
+	if err := crib.ImportImage(ctx); err != nil {
+		return err
+	}
+	targets := []*target{ours}
 	if peer.Endpoint != "" {
 		conn, err := dial(peer.Endpoint)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, conn.Close()) }()
-		targets = append(targets, peer.target(conn, crib.Pod))
+		if err := peer.importImage(ctx, conn, crib); err != nil {
+			return err
+		}
+		targets = append(targets, peer.target(conn, crib))
 	}
 	r := report{}
-	for _, measure := range []func() error{
-		func() error { return turns(ctx, r, targets, o.turns) },
-		func() error { return crowds(ctx, r, targets) },
-	} {
-		if err := measure(); err != nil {
-			return errors.Join(err, removeAll(ctx, targets))
-		}
+	if err := measure(ctx, r, o, targets); err != nil {
+		return errors.Join(err, removeAll(ctx, targets))
 	}
 	r.ratios()
 	r.print(os.Stdout, targets)
 	return r.save(o.json)
+}
+
+// measure measures all that the options ask for.
+func measure(ctx context.Context, r report, o options, targets []*target) error {
+	if o.turns > 0 {
+		if err := turns(ctx, r, targets, o.turns); err != nil {
+			return err
+		}
+	}
+	if o.containers > 0 {
+		if err := containers(ctx, r, o, targets); err != nil {
+			return err
+		}
+	}
+	if o.many > 0 {
+		return crowds(ctx, r, targets)
+	}
+	return nil
 }

@@ -81,6 +81,9 @@ func (r report) print(out io.Writer, targets []*target) {
 	line("", "", "p50", "p90", "p99", "ratio of p50")
 	for _, what := range calls() {
 		for _, t := range targets {
+			if _, measured := r[t.name+"_"+what+"_p50_ms"]; !measured {
+				continue
+			}
 			cells := []string{what, t.name}
 			for _, p := range quantiles {
 				cells = append(cells, r.cell(fmt.Sprintf("%s_%s_p%d_ms", t.name, what, p)))
@@ -93,12 +96,18 @@ func (r report) print(out io.Writer, targets []*target) {
 	for _, what := range []string{
 		"pods_per_second", "ten_pods_per_second", "many_pods", "many_pods_per_second",
 		"many_first_50_p50_ms", "many_last_50_p50_ms", "idle_pss_kib", "pss_per_pod_kib", "kernel_per_pod_kib",
+		"cpu_per_container_life_ms", "pss_per_pod_with_container_kib", "kernel_per_pod_with_container_kib",
 	} {
 		for _, t := range targets {
+			if _, measured := r[t.name+"_"+what]; !measured {
+				continue
+			}
 			line(what, t.name, r.cell(t.name+"_"+what), "", "", r.ratioOnce(t, trimUnit(what)))
 		}
 	}
-	line("last 50 by first 50", "crib", r.cell("crib_many_last_by_first_50"), "", "", "")
+	if cell := r.cell("crib_many_last_by_first_50"); cell != "" {
+		line("last 50 by first 50", "crib", cell, "", "", "")
+	}
 }
 
 // calls names what percentiles are of.
@@ -107,6 +116,14 @@ func calls() []string {
 	for _, way := range ways {
 		for _, v := range []verb{runPod, stopPod, removePod} {
 			names = append(names, way.infix+string(v))
+		}
+	}
+	inner := []verb{createContainer, startContainer, startConfined, execSync, stopContainer, removeContainer, fromScratch}
+	for _, way := range ways {
+		for _, v := range inner {
+			if v != startConfined || way.infix == "" {
+				names = append(names, way.infix+string(v))
+			}
 		}
 	}
 	return names

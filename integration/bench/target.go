@@ -15,13 +15,20 @@ const callTime = time.Minute
 
 // target is a runtime to measure.
 type target struct {
-	name   string
-	client runtime.RuntimeServiceClient
-	pod    func(name string) *runtime.PodSandboxConfig
-	pid    int    // of the daemon
-	shim   string // program of its shims
-	many   int    // pods to weigh
-	named  int    // pods that had a name so far
+	daemon
+	name      string
+	client    runtime.RuntimeServiceClient
+	pod       func(name string) *runtime.PodSandboxConfig
+	container func(name string, command ...string) *runtime.ContainerConfig
+	many      int // pods to weigh
+	named     int // pods that had a name so far
+}
+
+// daemon is what there is of a runtime on the machine.
+type daemon struct {
+	pid   int
+	shim  string // program of its shims
+	group string // cgroup that counts its CPU time, may be empty
 }
 
 // verb is one of the calls that are measured.
@@ -45,49 +52,64 @@ func (t *target) names(n int) []string {
 }
 
 // call makes one call about one pod. It takes the pod's name where it runs it,
-// else its id, and returns the id. A call that has begun is waited for, whatever
-// becomes of ctx: a runtime goes on with one that is given up, unseen.
+// else its id, and returns the id.
 func (t *target) call(ctx context.Context, v verb, pod string) (id string, took time.Duration, err error) {
-	if ctx.Err() != nil {
-		return "", 0, ctx.Err()
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
-	defer cancel()
 	run := &runtime.RunPodSandboxRequest{}
 	if v == runPod {
 		run.Config = t.pod(pod)
 	}
+	id = pod
+	took, err = t.timed(ctx, v, pod, func(ctx context.Context) (err error) {
+		switch v {
+		case runPod:
+			var resp *runtime.RunPodSandboxResponse
+			resp, err = t.client.RunPodSandbox(ctx, run)
+			id = resp.GetPodSandboxId()
+		case stopPod:
+			_, err = t.client.StopPodSandbox(ctx, &runtime.StopPodSandboxRequest{PodSandboxId: pod})
+		case removePod:
+			_, err = t.client.RemovePodSandbox(ctx, &runtime.RemovePodSandboxRequest{PodSandboxId: pod})
+		}
+		return err
+	})
+	return id, took, err
+}
+
+// timed makes one call about something. A call that has begun is waited for,
+// whatever becomes of ctx: a runtime goes on with one that is given up, unseen.
+func (t *target) timed(ctx context.Context, v verb, about string, call func(context.Context) error) (time.Duration, error) {
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer cancel()
 	start := time.Now()
-	switch v {
-	case runPod:
-		var resp *runtime.RunPodSandboxResponse
-		resp, err = t.client.RunPodSandbox(ctx, run)
-		pod = resp.GetPodSandboxId()
-	case stopPod:
-		_, err = t.client.StopPodSandbox(ctx, &runtime.StopPodSandboxRequest{PodSandboxId: pod})
-	case removePod:
-		_, err = t.client.RemovePodSandbox(ctx, &runtime.RemovePodSandboxRequest{PodSandboxId: pod})
-	}
-	took = time.Since(start)
+	err := call(ctx)
+	took := time.Since(start)
 	if err != nil {
-		err = fmt.Errorf("%s of %s, pod %s: %w", v, t.name, pod, err)
+		err = fmt.Errorf("%s of %s, %s: %w", v, t.name, about, err)
 	}
-	return pod, took, err
+	return took, err
 }
 
 // each makes a call about every pod, as many at a time, and returns ids and times
 // in the order of pods.
 func (t *target) each(ctx context.Context, v verb, pods []string, atATime int) ([]string, []time.Duration, error) {
 	ids, times := make([]string, len(pods)), make([]time.Duration, len(pods))
+	return ids, times, sideBySide(ctx, len(pods), atATime, func(ctx context.Context, i int) (err error) {
+		ids[i], times[i], err = t.call(ctx, v, pods[i])
+		return err
+	})
+}
+
+// sideBySide calls f with 0 to n-1, as many at a time, until one fails.
+func sideBySide(ctx context.Context, n, atATime int, f func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atATime)
-	for i, pod := range pods {
-		group.Go(func() (err error) {
-			ids[i], times[i], err = t.call(ctx, v, pod)
-			return err
-		})
+	for i := range n {
+		group.Go(func() error { return f(ctx, i) })
 	}
-	return ids, times, group.Wait()
+	return group.Wait()
 }
 
 // end stops and removes pods, and returns the times of both.

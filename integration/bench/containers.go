@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	perContainerTurn = 10 // pods with one container, of a turn
+	lives            = 20 // containers whose CPU time is counted
+)
+
+// What is timed of containers, beside the calls of pods.
+const (
+	createContainer verb = "create_container"
+	startContainer  verb = "start_container"
+	startConfined   verb = "start_container_seccomp"
+	execSync        verb = "exec_sync"
+	stopContainer   verb = "stop_container"
+	removeContainer verb = "remove_container"
+	fromScratch     verb = "pod_and_container" // run, create and start
+)
+
+// born is a pod with one running container.
+type born struct{ pod, container string }
+
+// way is how a turn of containers goes.
+type way struct {
+	atATime  int
+	prefix   string // of keys
+	confined bool   // by the runtime's own seccomp profile; only the start is told
+}
+
+// containers measures all about containers.
+func containers(ctx context.Context, r report, o options, targets []*target) error {
+	if err := containerTurns(ctx, r, targets, o.containers); err != nil {
+		return err
+	}
+	for _, t := range targets {
+		if err := containerCost(ctx, r, t); err != nil {
+			return err
+		}
+	}
+	if o.weighed == 0 {
+		return nil
+	}
+	for _, t := range targets {
+		if err := containerCrowd(ctx, r, t, o.weighed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// containerTurns measures the calls of containers, in turns of all runtimes.
+func containerTurns(ctx context.Context, r report, targets []*target, n int) error {
+	samples := map[string][]time.Duration{}
+	for turn := range n + 1 {
+		progress("containers, turn %d of %d", turn, n)
+		if turn == 1 {
+			clear(samples)
+		}
+		for _, t := range targets {
+			for _, w := range []way{{1, "", false}, {1, "", true}, {10, "ten_", false}} {
+				if err := t.containerTurn(ctx, samples, w); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for key, times := range samples {
+		r.percentiles(key, times)
+	}
+	return nil
+}
+
+// containerTurn is one turn: pods with a container come up, a program runs in each
+// container, and all of it goes again.
+func (t *target) containerTurn(ctx context.Context, samples map[string][]time.Duration, w way) error {
+	if err := pause(ctx, rest); err != nil {
+		return err
+	}
+	names := t.names(perContainerTurn)
+	all, times := make([]born, len(names)), newTimes(len(names))
+	err := sideBySide(ctx, len(names), w.atATime, func(ctx context.Context, i int) (err error) {
+		all[i], err = t.bear(ctx, names[i], w.confined, times, i)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, v := range []verb{execSync, stopContainer, removeContainer, stopPod, removePod} {
+		err := sideBySide(ctx, len(all), w.atATime, func(ctx context.Context, i int) (err error) {
+			times[v][i], err = t.do(ctx, v, all[i])
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	told := []verb{createContainer, startContainer, execSync, stopContainer, removeContainer, fromScratch}
+	if w.confined {
+		told = []verb{startConfined}
+		times[startConfined] = times[startContainer]
+	}
+	for _, v := range told {
+		key := t.name + "_" + w.prefix + string(v)
+		samples[key] = append(samples[key], times[v]...)
+	}
+	return nil
+}
+
+// newTimes has room for n times of each call.
+func newTimes(n int) map[verb][]time.Duration {
+	times := map[verb][]time.Duration{}
+	for _, v := range []verb{createContainer, startContainer, execSync, stopContainer, removeContainer, fromScratch, stopPod, removePod} {
+		times[v] = make([]time.Duration, n)
+	}
+	return times
+}
+
+// bear brings up a pod with one container and enters how long that took.
+func (t *target) bear(ctx context.Context, name string, confined bool, times map[verb][]time.Duration, i int) (b born, err error) {
+	pod := t.pod(name)
+	if err := os.MkdirAll(pod.LogDirectory, 0o755); err != nil { // the kubelet makes it
+		return b, err
+	}
+	var run time.Duration
+	if b.pod, run, err = t.call(ctx, runPod, name); err != nil {
+		return b, err
+	}
+	if b.container, times[createContainer][i], err = t.create(ctx, b.pod, pod, confined); err != nil {
+		return b, err
+	}
+	times[startContainer][i], err = t.do(ctx, startContainer, b)
+	times[fromScratch][i] = run + times[createContainer][i] + times[startContainer][i]
+	return b, err
+}
+
+// create makes a container that sleeps in a pod.
+func (t *target) create(ctx context.Context, podID string, pod *runtime.PodSandboxConfig, confined bool) (id string, took time.Duration, err error) {
+	cfg := t.container("main", "sleep", "100000")
+	if confined {
+		cfg.Linux.SecurityContext.Seccomp = &runtime.SecurityProfile{ProfileType: runtime.SecurityProfile_RuntimeDefault}
+	}
+	took, err = t.timed(ctx, createContainer, podID, func(ctx context.Context) error {
+		resp, err := t.client.CreateContainer(ctx, &runtime.CreateContainerRequest{PodSandboxId: podID, Config: cfg, SandboxConfig: pod})
+		id = resp.GetContainerId()
+		return err
+	})
+	return id, took, err
+}
+
+// do makes one call about a pod or its container.
+func (t *target) do(ctx context.Context, v verb, b born) (time.Duration, error) {
+	switch v {
+	case stopPod, removePod:
+		_, took, err := t.call(ctx, v, b.pod)
+		return took, err
+	}
+	return t.timed(ctx, v, b.container, func(ctx context.Context) (err error) {
+		switch v {
+		case startContainer:
+			_, err = t.client.StartContainer(ctx, &runtime.StartContainerRequest{ContainerId: b.container})
+		case execSync:
+			var resp *runtime.ExecSyncResponse
+			resp, err = t.client.ExecSync(ctx, &runtime.ExecSyncRequest{ContainerId: b.container, Cmd: []string{"true"}})
+			if err == nil && resp.ExitCode != 0 {
+				err = fmt.Errorf("exit code %d: %s", resp.ExitCode, resp.Stderr)
+			}
+		case stopContainer:
+			_, err = t.client.StopContainer(ctx, &runtime.StopContainerRequest{ContainerId: b.container})
+		case removeContainer:
+			_, err = t.client.RemoveContainer(ctx, &runtime.RemoveContainerRequest{ContainerId: b.container})
+		}
+		return err
+	})
+}
+
+// containerCost counts the CPU time of the lives of containers in pods that are
+// there. It is left out where the kernel does not count by cgroups of version 1.
+func containerCost(ctx context.Context, r report, t *target) error {
+	progress("cost of containers of %s", t.name)
+	names := t.names(lives)
+	pods, _, err := t.each(ctx, runPod, names, 1)
+	if err != nil {
+		return err
+	}
+	before, counted := t.cpu(names[0])
+	for i, pod := range pods {
+		if err := t.live(ctx, pod, names[i]); err != nil {
+			return err
+		}
+	}
+	if err := pause(ctx, rest); err != nil { // what goes on after the last answer
+		return err
+	}
+	if after, _ := t.cpu(names[0]); counted {
+		r[t.name+"_cpu_per_container_life_ms"] = millis(after-before) / lives
+	}
+	_, _, err = t.end(ctx, pods, 1)
+	return err
+}
+
+// live is the life of one container in a pod.
+func (t *target) live(ctx context.Context, podID, name string) error {
+	pod := t.pod(name)
+	if err := os.MkdirAll(pod.LogDirectory, 0o755); err != nil {
+		return err
+	}
+	id, _, err := t.create(ctx, podID, pod, false)
+	if err != nil {
+		return err
+	}
+	for _, v := range []verb{startContainer, stopContainer, removeContainer} {
+		if _, err := t.do(ctx, v, born{podID, id}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// containerCrowd weighs pods with one container each.
+func containerCrowd(ctx context.Context, r report, t *target, n int) error {
+	progress("%d pods of %s with a container", n, t.name)
+	before, err := t.weigh(ctx)
+	if err != nil {
+		return err
+	}
+	ids, times := make([]string, n), newTimes(n)
+	for i, name := range t.names(n) {
+		b, err := t.bear(ctx, name, false, times, i)
+		if err != nil {
+			return err
+		}
+		ids[i] = b.pod
+	}
+	after, err := t.weigh(ctx)
+	if err != nil {
+		return err
+	}
+	r[t.name+"_pss_per_pod_with_container_kib"] = (after.pss - before.pss) / float64(n)
+	r[t.name+"_kernel_per_pod_with_container_kib"] = (after.kernel - before.kernel) / float64(n)
+	_, _, err = t.end(ctx, ids, 1)
+	return err
+}
