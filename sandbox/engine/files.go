@@ -71,6 +71,19 @@ func buildInitRoot(state, program string) (string, error) {
 	return root, nil
 }
 
+// removeContent empties a directory, which may be missing.
+func removeContent(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, entry := range entries {
+		errs = append(errs, os.RemoveAll(filepath.Join(dir, entry.Name())))
+	}
+	return errors.Join(errs...)
+}
+
 // lockRoot takes Root for this process; closing the file gives it back.
 // Without it, a second engine would wait for ever for the first one's database.
 func lockRoot(root string) (*os.File, error) {

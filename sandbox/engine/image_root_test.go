@@ -182,20 +182,29 @@ func TestRootThatACrashLeftMountedIsTakenOver(t *testing.T) {
 }
 
 func TestSnapshotThatACrashLeftWithoutARecordIsInNobodysWay(t *testing.T) {
-	l := newLab(t)
-	r := newRegistry(t)
-	i := ourImage(t, "one")
-	e, err := Open(t.Context(), l.cfg)
-	if err != nil {
-		t.Fatal(err)
+	for _, when := range []string{"the first", "a later one"} {
+		t.Run(when, func(t *testing.T) {
+			l := newLab(t)
+			r := newRegistry(t)
+			i := ourImage(t, "one")
+			ref := r.push("a:1", i)
+			e, err := Open(t.Context(), l.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if when != "the first" {
+				l.pull(e, ref)
+			}
+			dir := e.images.snap.dir
+			l.must(e.Close())
+			for n := range 10 { // the next numbers
+				l.must(os.MkdirAll(filepath.Join(dir, "snapshots", strconv.Itoa(n+1), "fs", "half"), 0o755))
+			}
+			e = l.open()
+			l.pull(e, ref)
+			l.readRoot(e, i, "one")
+		})
 	}
-	l.pull(e, r.push("a:1", i))
-	dir := e.images.snap.dir
-	l.must(e.Close())
-	for n := range 10 { // the next numbers
-		l.must(os.MkdirAll(filepath.Join(dir, "snapshots", strconv.Itoa(n+1), "fs", "half"), 0o755))
-	}
-	l.readRoot(l.open(), i, "one")
 }
 
 func TestFailedPreparationLeavesNothing(t *testing.T) {

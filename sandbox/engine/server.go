@@ -123,8 +123,12 @@ func (s *server) sweep(ctx context.Context, p *plugin.Plugin) {
 	if !ok {
 		return
 	}
-	// Not found is the records of one that was never used.
-	if err := c.Cleanup(ctx); err != nil && !errdefs.IsNotImplemented(err) && !errdefs.IsNotFound(err) {
+	err := c.Cleanup(ctx)
+	if errdefs.IsNotFound(err) {
+		// Nothing was ever recorded: the crash was at the very first one.
+		err = removeContent(filepath.Join(p.Meta.Exports[plugins.SnapshotterRootDir], "snapshots"))
+	}
+	if err != nil && !errdefs.IsNotImplemented(err) {
 		s.log.WithError(err).WithField("plugin", p.Registration.URI()).Warn("abandoned snapshots are not removed")
 	}
 }
