@@ -65,10 +65,8 @@ func containerTurns(ctx context.Context, r report, targets []*target, n int) err
 			clear(samples)
 		}
 		for _, t := range targets {
-			for _, w := range []way{{1, "", false}, {1, "", true}, {10, "ten_", false}} {
-				if err := t.containerTurn(ctx, samples, w); err != nil {
-					return err
-				}
+			if err := t.containerWays(ctx, samples); err != nil {
+				return err
 			}
 		}
 	}
@@ -78,7 +76,17 @@ func containerTurns(ctx context.Context, r report, targets []*target, n int) err
 	return nil
 }
 
-// containerTurn is one turn: pods with a container come up, a program runs in each
+// containerWays is one runtime's turn, in all ways.
+func (t *target) containerWays(ctx context.Context, samples map[string][]time.Duration) error {
+	for _, w := range []way{{1, "", false}, {1, "", true}, {10, "ten_", false}} {
+		if err := t.containerTurn(ctx, samples, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// containerTurn is one turn of one way: pods with a container come up, a program runs in each
 // container, and all of it goes again.
 func (t *target) containerTurn(ctx context.Context, samples map[string][]time.Duration, w way) error {
 	if err := pause(ctx, rest); err != nil {
