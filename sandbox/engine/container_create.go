@@ -19,6 +19,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/crib-runtime/crib/sandbox/container"
+	"github.com/crib-runtime/crib/sandbox/logpump"
 )
 
 // What a container's spec says to crib-shim; cmd/crib-shim has the same names.
@@ -50,7 +51,11 @@ func (e *Engine) create(ctx context.Context, l container.Launch) (err error) {
 		Snapshotter: e.images.snap.name, SnapshotKey: l.ID,
 	}
 	dir := e.containerDir(l.ID)
-	if c.Spec, err = typeurl.MarshalAny(containerSpec(l, dir)); err != nil {
+	spec := containerSpec(l, dir)
+	if err := e.clampOOMScore(spec); err != nil {
+		return err
+	}
+	if c.Spec, err = typeurl.MarshalAny(spec); err != nil {
 		return fmt.Errorf("encoding the spec: %w", err)
 	}
 	if c.Runtime, err = e.runtime(); err != nil {
@@ -128,13 +133,16 @@ func (e *Engine) Start(ctx context.Context, id string) (pid uint32, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	return 0, errors.Join(err, e.deleteTask(ctx, id), e.removeSocket(ctx, c.Labels[labelPod]))
+	return 0, errors.Join(err, e.deleteTask(ctx, id), e.releaseShim(ctx, c.Labels[labelPod]))
 }
 
 func (e *Engine) startContainer(ctx context.Context, c containers.Container) (uint32, error) {
 	var spec specs.Spec
 	if err := typeurl.UnmarshalTo(c.Spec, &spec); err != nil {
 		return 0, fmt.Errorf("reading the spec of container %s: %w", c.ID, err)
+	}
+	if err := logpump.RemoveEnded(e.containerDir(c.ID)); err != nil {
+		return 0, err
 	}
 	rootfs, err := e.images.rootMounts(ctx, c.ID)
 	if err != nil {
@@ -169,7 +177,10 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	if err := e.deleteTask(ctx, id); err != nil {
 		return err
 	}
-	if err := e.removeSocket(ctx, pod); err != nil {
+	if err := e.freeCgroup(ctx, id, c.Spec); err != nil {
+		return err
+	}
+	if err := e.releaseShim(ctx, pod); err != nil {
 		return err
 	}
 	// The record last: with it, a second call knows the pod.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -49,7 +48,7 @@ func payload(args ...string) *specs.Process {
 	return &specs.Process{Args: append([]string{"/payload"}, args...), Cwd: "/", Capabilities: &specs.LinuxCapabilities{}}
 }
 
-// create makes a container's root and records it.
+// createContainer makes a container's root and records it.
 func (l *lab) createContainer(e *Engine, c container.Launch) {
 	l.Helper()
 	ctx := inNamespace(l.Context())
@@ -72,7 +71,7 @@ func (l *lab) createContainer(e *Engine, c container.Launch) {
 	}
 }
 
-// run creates and starts a container and returns its pid.
+// runContainer creates and starts a container and returns its pid.
 func (l *lab) runContainer(e *Engine, c container.Launch) int {
 	l.Helper()
 	l.createContainer(e, c)
@@ -84,7 +83,7 @@ func (l *lab) runContainer(e *Engine, c container.Launch) int {
 	return int(pid)
 }
 
-// ended waits for the end of a container.
+// endOf waits for the end of a container.
 func (l *lab) endOf(e *Engine, id string) container.Ended {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), patience)
@@ -196,8 +195,7 @@ func (l *lab) awaitFile(path string) {
 	l.Fatalf("%s did not appear", path)
 }
 
-// openFiles are the descriptors of a process, but for those that the Go runtime
-// opens once.
+// openFiles counts the descriptors of a process.
 func openFiles(l *lab, pid int) int {
 	l.Helper()
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
@@ -244,5 +242,3 @@ func (o *output) await(l *lab, text string) {
 		}
 	}
 }
-
-var _ io.Writer = (*output)(nil)

@@ -243,3 +243,19 @@ func TestUpdateChangesTheLimitAndUsageShowsIt(t *testing.T) {
 		t.Error("Usage() of one that is gone gives no error")
 	}
 }
+
+func TestContainerRunsOnCgroupV2(t *testing.T) {
+	l := newUnifiedLab(t)
+	e := l.open()
+	c := l.launch("unified", "wait")
+	l.runContainer(e, c)
+	l.awaitLog(c.LogPath, "stdout F ready")
+	if u, err := e.Usage(t.Context(), c.ID); err != nil || u.CPUNanos == 0 || u.At.IsZero() {
+		t.Errorf("Usage() = %+v, %v", u, err)
+	}
+	l.must(e.Kill(t.Context(), c.ID, syscall.SIGKILL, true))
+	if ended := l.endOf(e, c.ID); ended.Code != 137 || ended.OOMKilled {
+		t.Errorf("ended %+v", ended)
+	}
+	l.removeContainer(e, c.ID)
+}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -52,25 +51,15 @@ func ReadEnded(dir string) (e Ended, err error) {
 	return e, nil
 }
 
-func endedPath(dir string) string { return filepath.Join(dir, "exit.json") }
-
-// WatchOOM notes in a container's directory where the kernel counts OOM kills of
-// the cgroup of process pid.
-func WatchOOM(dir string, pid int) error {
-	lines, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil {
-		return fmt.Errorf("finding the cgroup of process %d: %w", pid, err)
+// RemoveEnded forgets an earlier end of the container of a directory. It is idempotent.
+func RemoveEnded(dir string) error {
+	if err := os.Remove(endedPath(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the end of a container: %w", err)
 	}
-	for _, path := range oomFiles(string(lines)) {
-		if _, err := os.Stat(path); err == nil {
-			if err := os.WriteFile(filepath.Join(dir, "oom"), []byte(path), 0o600); err != nil {
-				return fmt.Errorf("noting the cgroup of process %d: %w", pid, err)
-			}
-			return nil
-		}
-	}
-	return nil // no memory controller, so nothing to be killed by
+	return nil
 }
+
+func endedPath(dir string) string { return filepath.Join(dir, "exit.json") }
 
 // oomFiles are where the count may be, from the lines of /proc/PID/cgroup: with
 // both versions mounted, the memory controller is in one of them.
@@ -91,7 +80,8 @@ func oomFiles(lines string) (paths []string) {
 }
 
 // OOMKilled says whether something in the container's cgroup was killed for want
-// of memory. It says no where the cgroup is gone or was never noted.
+// of memory, for when its [OOMWatch] is gone. It says no where the cgroup is gone
+// too or was never noted.
 func OOMKilled(dir string) (bool, error) {
 	path, err := os.ReadFile(filepath.Join(dir, "oom"))
 	if err != nil {
@@ -101,13 +91,7 @@ func OOMKilled(dir string) (bool, error) {
 	if err != nil {
 		return false, ignoreMissing(err)
 	}
-	for line := range strings.Lines(string(counts)) {
-		if text, ok := strings.CutPrefix(line, "oom_kill "); ok {
-			n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
-			return n > 0, err
-		}
-	}
-	return false, nil
+	return oomKilled(string(counts))
 }
 
 func ignoreMissing(err error) error {

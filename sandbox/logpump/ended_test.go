@@ -22,6 +22,14 @@ func TestTheEndIsReadAsItWasWritten(t *testing.T) {
 	if got, err := ReadEnded(dir); err != nil || got != want {
 		t.Errorf("ReadEnded() = %+v, %v, want %+v", got, err, want)
 	}
+	for range 2 {
+		if err := RemoveEnded(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := ReadEnded(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after it was removed: %v", err)
+	}
 }
 
 func TestADamagedEndIsAnError(t *testing.T) {
