@@ -14,7 +14,8 @@ import (
 )
 
 // crashEnv makes the test binary a daemon that starts an init and waits to be
-// killed: its value is Root, State, Shim, Init, the pod and its cgroup.
+// killed: its value is Root, State, Shim, Init, the pod, its cgroup and the OCI
+// runtime.
 const crashEnv = "CRIB_TEST_ENGINE_CRASH"
 
 // crashChild is that daemon. It prints the init's pid.
@@ -22,7 +23,7 @@ func crashChild(args []string) error {
 	if len(args) == 4 {
 		return pullChild(args)
 	}
-	e, err := Open(context.Background(), Config{Root: args[0], State: args[1], Shim: args[2], Init: args[3],
+	e, err := Open(context.Background(), Config{Root: args[0], State: args[1], Shim: args[2], Init: args[3], OCIRuntime: args[6],
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
@@ -36,12 +37,18 @@ func crashChild(args []string) error {
 	return err
 }
 
-func TestInitOutlivesAKilledDaemon(t *testing.T) {
-	l := newLab(t)
+// crashCommand is the command that runs crashChild for the lab.
+func (l *lab) crashCommand() *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), crashEnv+"="+strings.Join(
-		[]string{l.cfg.Root, l.cfg.State, l.cfg.Shim, l.cfg.Init, l.pod, l.cg}, "|"))
+		[]string{l.cfg.Root, l.cfg.State, l.cfg.Shim, l.cfg.Init, l.pod, l.cg, l.cfg.OCIRuntime}, "|"))
 	cmd.Stderr = l.log
+	return cmd
+}
+
+func TestInitOutlivesAKilledDaemon(t *testing.T) {
+	l := newLab(t)
+	cmd := l.crashCommand()
 	_, err := cmd.StdinPipe() // open as long as it lives
 	if err != nil {
 		t.Fatal(err)

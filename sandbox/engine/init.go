@@ -95,14 +95,18 @@ func (e *Engine) StopInit(ctx context.Context, podID string) error {
 func (e *Engine) remove(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
+	c, err := e.client.ContainerService().Get(ctx, id)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("looking for container %s: %w", id, err)
+	}
 	// The task first: containerd deletes none whose container has no record.
-	if err := e.deleteTask(ctx, id); err != nil {
+	if err := errors.Join(e.deleteTask(ctx, id), e.freeCgroup(ctx, id, c.Spec)); err != nil {
 		return err
 	}
 	if err := e.client.ContainerService().Delete(ctx, id); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("deleting container %s: %w", id, err)
 	}
-	return e.removeSocket(ctx, id)
+	return e.releaseShim(ctx, id)
 }
 
 // InitRunning says whether the init of a pod runs.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,6 +25,17 @@ func (e *Engine) grantedOOMScore(wish int) (int, error) {
 			"wanted", wish, "ours", own)
 	})
 	return own, nil
+}
+
+// clampOOMScore puts what can be had of the oom_score_adj of a spec into it, whose
+// process is the caller's.
+func (e *Engine) clampOOMScore(s *specs.Spec) error {
+	if s.Process == nil || s.Process.OOMScoreAdj == nil {
+		return nil
+	}
+	granted, err := e.grantedOOMScore(*s.Process.OOMScoreAdj)
+	s.Process.OOMScoreAdj = &granted
+	return err
 }
 
 // mayLowerOOMScore says whether we have CAP_SYS_RESOURCE in effect. Should that

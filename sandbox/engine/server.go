@@ -70,6 +70,9 @@ func (s *server) start(ctx context.Context, cfg Config) (err error) {
 	if s.lock, err = lockRoot(cfg.Root); err != nil {
 		return err
 	}
+	if err := endOrphans(ctx, cfg.State, s.address); err != nil {
+		s.log.WithError(err).Warn("shims of an engine that was killed are left")
+	}
 	if s.trust, err = openTrust(cfg.Root); err != nil {
 		return err
 	}

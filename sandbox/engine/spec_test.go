@@ -81,7 +81,7 @@ func TestContainersOfThePodShareItsShim(t *testing.T) {
 	}
 	shims := processes(t, "crib-shim", l.cfg.State)
 	l.must(e.remove(t.Context(), second))
-	l.must(e.removeSocket(t.Context(), l.pod))
+	l.must(e.releaseShim(t.Context(), l.pod))
 	for _, shim := range shims {
 		l.awaitEnd(shim)
 	}

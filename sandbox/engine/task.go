@@ -116,10 +116,11 @@ func (e *Engine) deleteTask(ctx context.Context, id string) error {
 	return fmt.Errorf("deleting task %s: %w", id, errors.Join(errs...))
 }
 
-// removeSocket removes the socket that the shim of a pod leaves behind when it is
-// killed; one that somebody still listens at, for another container of the pod,
-// stays. The sockets of an external containerd's shims are its own business.
-func (e *Engine) removeSocket(ctx context.Context, podID string) error {
+// releaseShim ends the shim of a pod if it has no container, as one whose start was
+// broken off, and removes the socket that it leaves behind when it is killed. One
+// that serves another container of the pod stays. The shims of an external
+// containerd are its own business. The pod's lock is held.
+func (e *Engine) releaseShim(ctx context.Context, podID string) error {
 	if e.server == nil {
 		return nil
 	}
@@ -129,7 +130,7 @@ func (e *Engine) removeSocket(ctx context.Context, podID string) error {
 		return fmt.Errorf("naming the socket of the shim of pod %s: %w", podID, err)
 	}
 	if shim.CanConnect(address) {
-		return nil
+		return e.endIdleShim(ctx, address, podID)
 	}
 	if err := shim.RemoveSocket(address); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the socket of the dead shim of pod %s: %w", podID, err)

@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// script makes a program of the lab.
+func (l *lab) script(name, text string) string {
+	l.Helper()
+	path := filepath.Join(l.TempDir(), name)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+		l.Fatal(err)
+	}
+	return path
+}
+
+// crash runs a daemon that starts the pod's init, which kills it on the way.
+func (l *lab) crash() {
+	l.Helper()
+	err := l.crashCommand().Run()
+	if err == nil || err.Error() != "signal: killed" {
+		l.Fatalf("the daemon was not killed: %v", err)
+	}
+}
+
+// TestAShimWhoseDaemonWasKilledWhileItStartedIsEnded kills the daemon when the shim
+// runs and bootstrap.json is not written yet.
+func TestAShimWhoseDaemonWasKilledWhileItStartedIsEnded(t *testing.T) {
+	l := newLab(t)
+	shim := l.cfg.Shim
+	l.cfg.Shim = l.script("crib-shim", fmt.Sprintf(`for last; do :; done
+[ "$last" = start ] || exec %[1]s "$@"
+answer=$(%[1]s "$@")
+kill -9 $PPID
+`, shim))
+	l.crash()
+	l.cfg.Shim = shim
+	orphans := l.shims()
+	if len(orphans) != 1 {
+		t.Fatalf("shims of the killed daemon: %v, want one", orphans)
+	}
+	e := l.open()
+	l.awaitEnd(orphans[0])
+	l.stop(e)
+}
+
+// TestAShimThatNobodyAskedToEndIsEndedByTheRemoval is the same in a daemon that lives:
+// containerd gives the start up when its time is over.
+func TestAShimThatNobodyAskedToEndIsEndedByTheRemoval(t *testing.T) {
+	l := newLab(t)
+	shim := l.cfg.Shim
+	l.cfg.Shim = l.script("crib-shim", fmt.Sprintf(`for last; do :; done
+[ "$last" = start ] || exec %[1]s "$@"
+answer=$(%[1]s "$@")
+exit 1
+`, shim))
+	e := l.open()
+	if _, err := e.StartInit(t.Context(), Init{PodID: l.pod, CgroupsPath: l.cg}); err == nil {
+		t.Fatal("an init without a shim was started")
+	}
+	for _, pid := range l.shims() {
+		l.awaitEnd(pid)
+	}
+	l.stop(e)
+}
+
+// TestTheCgroupOfAnInitWhoseRuntimeWasKilledIsRemoved kills the daemon when the OCI
+// runtime has made the cgroup: with it ends the call, and so does the runtime.
+func TestTheCgroupOfAnInitWhoseRuntimeWasKilledIsRemoved(t *testing.T) {
+	l := newLab(t)
+	runc, err := exec.LookPath("runc")
+	if err != nil {
+		t.Skip(err)
+	}
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	l.cfg.OCIRuntime = l.script("runc", fmt.Sprintf(`case " $* " in *" create "*)
+	read pid < %s
+	(until [ -d /sys/fs/cgroup/memory%s ] || [ -d /sys/fs/cgroup%[2]s ]; do :; done; kill -9 $pid) &
+esac
+exec %[3]s "$@"
+`, pidFile, l.cg, runc))
+	cmd := l.crashCommand()
+	// The script reads it long after.
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	l.must(os.WriteFile(pidFile, fmt.Appendln(nil, cmd.Process.Pid), 0o600))
+	if err := cmd.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Fatalf("the daemon was not killed: %v", err)
+	}
+	l.cfg.OCIRuntime = ""
+	e := l.open()
+	l.stop(e)
+}
+
+func TestWhatRunsInTheCgroupOfARemovedInitIsKilled(t *testing.T) {
+	l := newLab(t)
+	e := l.open()
+	l.must(l.record(e))
+	stray := exec.Command("sleep", "1000")
+	if err := stray.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stray.Wait() }()
+	roots, err := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs")
+	l.must(err)
+	for _, root := range append(roots, "/sys/fs/cgroup/cgroup.procs") {
+		if strings.Contains(root, "cpuset") { // takes no process before it has CPUs
+			continue
+		}
+		if _, err := os.Stat(root); err != nil {
+			continue
+		}
+		dir := filepath.Join(filepath.Dir(root), l.cg, "child")
+		l.must(os.MkdirAll(dir, 0o755))
+		l.must(os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, stray.Process.Pid), 0))
+	}
+	l.stop(e)
+	if err := stray.Wait(); err == nil || stray.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("the stray ended with %v", err)
+	}
+}
+
+func TestCgroupPathIsWhereTheDriverPutsIt(t *testing.T) {
+	for _, c := range []struct {
+		spec    string
+		systemd bool
+		want    string
+	}{
+		{"/kubepods/pod1/abc", false, "/kubepods/pod1/abc"},
+		{"kubepods-burstable-pod1.slice:crib:abc", true, "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/crib-abc.scope"},
+		{"system.slice:crib:abc", true, "/system.slice/crib-abc.scope"},
+		{"-.slice:crib:abc", true, "/crib-abc.scope"},
+		{"/a:b:c", false, "/a:b:c"},
+	} {
+		if got := cgroupPath(c.spec, c.systemd); got != c.want {
+			t.Errorf("%s, systemd %v: %s, want %s", c.spec, c.systemd, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/containerd/v2/pkg/shim"
+	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
+)
+
+// orphanRounds bounds the search for processes that other ones of them make.
+const orphanRounds = 5
+
+// idleTimeout is how long a shim may take to say that it ends.
+const idleTimeout = 2 * time.Second
+
+// endOrphans ends the shims that no bundle knows. An engine that is killed between
+// the start of a shim and the writing of bootstrap.json leaves one: it has no
+// container, and nobody would ever ask it to end. It is called when no engine
+// runs, so whoever still starts a shim does it for a dead one.
+func endOrphans(ctx context.Context, state, address string) error {
+	known, err := knownShims(state)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for range orphanRounds {
+		orphans := slices.DeleteFunc(shimsOf(address), func(p shimProcess) bool { return p.inUse(known) })
+		if len(orphans) == 0 {
+			break
+		}
+		for _, p := range orphans {
+			errs = append(errs, endProcess(ctx, p.pid))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// knownShims are the paths of the sockets that the bundles of an engine name.
+func knownShims(state string) (map[string]bool, error) {
+	paths, err := filepath.Glob(filepath.Join(state, plugins.RuntimePluginV2.String()+".task", "*", "*", "bootstrap.json"))
+	if err != nil {
+		return nil, fmt.Errorf("looking for the shims of bundles: %w", err)
+	}
+	known := make(map[string]bool, len(paths))
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("looking for the shim of a bundle: %w", err)
+		}
+		var bootstrap struct {
+			Address string `json:"address"`
+		}
+		if json.Unmarshal(b, &bootstrap) == nil { // else the engine cannot load it either
+			known[strings.TrimPrefix(bootstrap.Address, "unix://")] = true
+		}
+	}
+	return known, nil
+}
+
+// shimProcess is a process of the shim's program.
+type shimProcess struct {
+	pid    int
+	action string // "" for the shim itself, "start" for the one that starts it
+}
+
+// shimsOf returns the processes of shims of the engine at an address.
+func shimsOf(address string) (found []shimProcess) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is a good one
+	for _, dir := range dirs {
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil {
+			continue // it has ended
+		}
+		args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+		if !hasFlag(args, "-address", address) || !hasFlag(args, "-namespace", namespace) {
+			continue
+		}
+		p := shimProcess{}
+		p.pid, _ = strconv.Atoi(filepath.Base(dir))
+		if last := args[len(args)-1]; last == "start" || last == "delete" {
+			p.action = last
+		}
+		found = append(found, p)
+	}
+	return found
+}
+
+func hasFlag(args []string, name, value string) bool {
+	i := slices.Index(args, name)
+	return i >= 0 && i+1 < len(args) && args[i+1] == value
+}
+
+// inUse says whether a process has work to do: it deletes, or a bundle has the
+// path of one of its sockets.
+func (p shimProcess) inUse(known map[string]bool) bool {
+	if p.action != "" {
+		return p.action == "delete"
+	}
+	return slices.ContainsFunc(socketsOf(p.pid), func(path string) bool { return known[path] })
+}
+
+// socketsOf returns the paths of the Unix sockets that a process has open.
+func socketsOf(pid int) (paths []string) {
+	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid))
+	if err != nil {
+		return nil
+	}
+	byInode := map[string]string{}
+	for line := range bytes.Lines(table) {
+		if fields := strings.Fields(string(line)); len(fields) == 8 {
+			byInode[fields[6]] = fields[7]
+		}
+	}
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is a good one
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if inode, ok := strings.CutPrefix(target, "socket:["); ok && err == nil {
+			if path := byInode[strings.TrimSuffix(inode, "]")]; path != "" {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+// endProcess kills a process and waits for its end. That it has ended is fine.
+func endProcess(ctx context.Context, pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("ending process %d: %w", pid, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("ending process %d: %w", pid, err)
+	}
+	wait := killTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline))
+	}
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(wait.Milliseconds(), 0)))
+	if err == nil && n == 0 {
+		err = errors.New("it has not ended after SIGKILL")
+	}
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		return fmt.Errorf("ending process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// askToEnd asks the shim at a socket to end, which it does if it has no container.
+// It is false if it does not answer.
+func askToEnd(ctx context.Context, socket, podID string) bool {
+	ctx, cancel := context.WithTimeout(ctx, idleTimeout)
+	defer cancel()
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return true // it has ended meanwhile
+	}
+	c := ttrpc.NewClient(conn)
+	defer func() { _ = c.Close() }()
+	_, err = task.NewTTRPCTaskClient(c).Shutdown(ctx, &task.ShutdownRequest{ID: podID})
+	return err == nil || errors.Is(err, ttrpc.ErrClosed) // it ended before it answered
+}
+
+// endIdleShim ends the shim at an address if it has no container. One whose start
+// was broken off may wait for ever for a reader of its log, and is killed.
+func (e *Engine) endIdleShim(ctx context.Context, address, podID string) error {
+	socket := strings.TrimPrefix(address, "unix://")
+	if askToEnd(ctx, socket, podID) {
+		return nil
+	}
+	known, err := knownShims(e.cfg.State)
+	if err != nil || known[socket] {
+		return err
+	}
+	errs := []error{}
+	for _, p := range shimsOf(e.server.address) {
+		if p.action == "" && slices.Contains(socketsOf(p.pid), socket) {
+			errs = append(errs, endProcess(ctx, p.pid))
+		}
+	}
+	if err := shim.RemoveSocket(address); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("ending the shim of pod %s: %w", podID, err)
+	}
+	return nil
+}
