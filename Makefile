@@ -46,7 +46,6 @@ test: deps-test verify build build-arm64 tools ## Everything: the house rules, b
 		$$($(GO) list ./... | grep -Ev '$(SLOW)')
 	PATH=$(BUILD)/tools:$$PATH CRIB_BIN=$(BUILD) $(GO) test -timeout 25m \
 		$$($(GO) list ./... | grep -E '$(SLOW)')
-
 	@[ ! -e $(TESTIMAGES)/build.sh ] || $(MAKE) --no-print-directory critest
 
 minbase: ## demo and test on a fresh Debian in namespaces of its own, and what they left (root, debootstrap)

@@ -121,7 +121,7 @@ func TestContainersOfNothingAreNoPanic(t *testing.T) {
 		}
 	}
 	spec, err := containerSpecFrom(createRequest(func(c *config) { c.Linux = nil }), &sandbox.Pod{})
-	if want := (container.Security{Namespaces: container.Namespaces{PID: "container"}}); err != nil || !reflect.DeepEqual(spec.Security, want) {
+	if want := (container.Security{Namespaces: container.Namespaces{PID: "pod"}}); err != nil || !reflect.DeepEqual(spec.Security, want) {
 		t.Errorf("without Linux: got %+v, %v", spec.Security, err)
 	}
 }
@@ -158,7 +158,7 @@ func TestSpecsHaveWhatWasAsked(t *testing.T) {
 			ReadOnlyRoot: true, NoNewPrivileges: true,
 			User:         container.User{UID: &uid, GID: &gid, SupplementalGroups: []int64{8}, StrictGroups: true},
 			Capabilities: container.Capabilities{Add: []string{"NET_RAW", "SYS_TIME"}, Drop: []string{"ALL"}},
-			Namespaces:   container.Namespaces{PID: "container"},
+			Namespaces:   container.Namespaces{PID: "pod"},
 			Seccomp:      container.Profile{Kind: "default"},
 			AppArmor:     container.Profile{Kind: "localhost", Localhost: "mine"},
 			MaskedPaths:  []string{"/m"}, ReadOnlyPaths: []string{"/r"},
@@ -181,7 +181,7 @@ func TestPIDNamespacesAreThoseAskedForOrThePods(t *testing.T) {
 		pod     sandbox.Namespaces
 		want    container.Namespaces
 	}{
-		{nil, none, container.Namespaces{PID: "container"}},
+		{nil, none, container.Namespaces{PID: "pod"}},
 		{nil, shared, container.Namespaces{PID: "pod"}},
 		{nil, host, container.Namespaces{PID: "node"}},
 		{mode(runtime.NamespaceMode_POD), none, container.Namespaces{PID: "pod"}},

@@ -31,9 +31,10 @@
 //     for crictl, gets no init. The proto's default is a shared PID namespace; the
 //     init is started when a container asks for it. Rejected: a process for every
 //     pod that never said it wants one.
-//  2. A container without namespace options has the PID namespace that its pod has:
-//     the node's, the pod's if it is shared, else its own. Rejected: POD, the
-//     proto's default, for the same reason.
+//  2. A container without namespace options has the PID namespace of the proto's
+//     default, the pod's, and the pod gets an init for it. Rejected: one of its own,
+//     which is cheaper: as process 1 a program without a handler never gets the
+//     stop signal, which surprises people who wrote no options.
 //  3. A container whose pod has no log directory has no log. Rejected: refusing it,
 //     since people's files for crictl are like that; and a path that begins
 //     wherever the daemon was started.

@@ -126,15 +126,12 @@ func containerNamespacesFrom(o *runtime.NamespaceOption, pod sandbox.Namespaces)
 	return ns, nil
 }
 
-// podsPID is the mode of a container that says nothing.
+// podsPID is the mode of a container that says nothing: the proto's default.
 func podsPID(pod sandbox.Namespaces) string {
-	switch {
-	case pod.HostPID:
+	if pod.HostPID {
 		return "node"
-	case pod.SharedPID:
-		return "pod"
 	}
-	return "container"
+	return "pod"
 }
 
 // profileFrom translates a profile, or the text that older clients send instead.

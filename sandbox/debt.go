@@ -143,7 +143,7 @@ func (m *Manager) alive(ctx context.Context, pod *Pod) bool {
 	if pod.BootID != m.cfg.BootID || !m.cfg.Pinner.Alive(pod.Pins) {
 		return false
 	}
-	if !pod.Init {
+	if pod.InitPID == 0 { // none, or one that EnsureInit is about to start
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, stepTime)

@@ -276,6 +276,50 @@ func TestRunFailsWhenTheNetworkGivesNoAddress(t *testing.T) {
 	}
 }
 
+func TestEnsureInitGivesAPodOneInit(t *testing.T) {
+	w := newWorld()
+	m := start(t, w)
+	plain := spec
+	plain.Namespaces.SharedPID = false
+	pod := mustRun(t, m, plain)
+	for range 2 {
+		if err := m.EnsureInit(t.Context(), pod.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if with, err := m.Get(pod.ID); err != nil || with.InitPID == 0 || w.calls["start init"] != 1 {
+		t.Errorf("after two calls: %+v, %v, %d inits started", with, err, w.calls["start init"])
+	}
+	if again, err := start(t, w).Get(pod.ID); err != nil || again.State != sandbox.Ready || again.InitPID == 0 {
+		t.Errorf("after a restart: %+v, %v", again, err)
+	}
+	if err := m.Remove(t.Context(), pod.ID); err != nil {
+		t.Fatal(err)
+	}
+	if left := w.remains(); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if err := m.EnsureInit(t.Context(), pod.ID); !errdefs.IsNotFound(err) {
+		t.Errorf("for a pod that is gone: %v", err)
+	}
+}
+
+func TestEnsureInitLeavesThePodAsItWasWhenItFails(t *testing.T) {
+	for _, mode := range []mode{before, half, after} {
+		w := newWorld(fault{op: "start init", n: 1, mode: mode})
+		m := start(t, w)
+		plain := spec
+		plain.Namespaces.SharedPID = false
+		pod := mustRun(t, m, plain)
+		if err := m.EnsureInit(t.Context(), pod.ID); !errors.Is(err, errFault) {
+			t.Errorf("%s: %v", mode, err)
+		}
+		if now, err := m.Get(pod.ID); err != nil || now.State != sandbox.Ready || now.Init || len(w.owners("container")) > 0 {
+			t.Errorf("%s: %+v, %v, engine has %v", mode, now, err, w.owners("container"))
+		}
+	}
+}
+
 func TestRunRefusesBadInputAndChangesNothing(t *testing.T) {
 	w := newWorld()
 	m := start(t, w)

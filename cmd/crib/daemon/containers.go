@@ -55,6 +55,24 @@ func (d *Daemon) openContainers(bootID string) {
 
 func (d *Daemon) volumes(id string) string { return filepath.Join(d.cfg.Root, volumesDir, id) }
 
+// lives is the life of containers as CRI wants it: a container that is to live in
+// its pod's PID namespace finds one there.
+type lives struct {
+	*container.Manager
+	pods *sandbox.Manager
+}
+
+// Create implements cri.Containers. The pod's init comes before the container's
+// lock is taken: a pod that is being stopped takes the locks the other way round.
+func (l lives) Create(ctx context.Context, spec container.Spec) (string, error) {
+	if spec.Security.Namespaces.PID == "pod" {
+		if err := l.pods.EnsureInit(ctx, spec.PodID); err != nil {
+			return "", err
+		}
+	}
+	return l.Manager.Create(ctx, spec)
+}
+
 // spec fills in what the daemon knows of a container's surroundings.
 func (d *Daemon) spec(c *container.Container, pod *sandbox.Pod, in oci.Input) (*specs.Spec, container.EffectiveUser, error) {
 	in.Container, in.Pod = c, pod

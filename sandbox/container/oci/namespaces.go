@@ -67,7 +67,7 @@ func pidNamespace(in Input) ([]specs.LinuxNamespace, error) {
 		switch {
 		case pod.HostPID:
 			return nil, nil
-		case !pod.SharedPID && path == "":
+		case path == "" && in.Pod.InitPID == 0 && !pod.SharedPID:
 			return own, nil
 		case path == "" && in.Pod.InitPID == 0:
 			return nil, unavailable("pod %s shares a PID namespace, and its init has ended; run the pod anew", in.Pod.Spec.Key)

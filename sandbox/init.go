@@ -1,0 +1,52 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+)
+
+// EnsureInit gives a pod an init if it has none, for a container that is to live in
+// the pod's PID namespace: most pods that could have one never ask. The record says
+// so before the init starts, so the teardown of the pod knows of it. It must not be
+// called under a container's lock, which a pod's Stop takes under the pod's.
+func (m *Manager) EnsureInit(ctx context.Context, id string) error {
+	pod, unlock, err := m.claim(ctx, id)
+	if err != nil {
+		return err
+	}
+	if pod == nil {
+		return fmt.Errorf("pod sandbox %q: %w", id, errdefs.ErrNotFound)
+	}
+	defer unlock()
+	switch {
+	case pod.State != Ready:
+		return fmt.Errorf("pod sandbox %q is %s: %w", id, pod.State, errdefs.ErrFailedPrecondition)
+	case pod.InitPID != 0:
+		return nil
+	case m.cfg.Process == "never":
+		return fmt.Errorf("containers of pod %s that share a PID namespace need an init, and sandbox.process is \"never\": %w",
+			pod.Spec.Key, errdefs.ErrFailedPrecondition)
+	}
+	with := *pod
+	with.Init = true
+	if err := m.put(&with); err != nil {
+		return errors.Join(err, m.put(pod))
+	}
+	started := with
+	if started.InitPID, err = m.cfg.Engine.StartInit(context.WithoutCancel(ctx), &with); err != nil {
+		return wrap("start init", pod, errors.Join(err, m.withoutInit(pod)))
+	}
+	return m.put(&started)
+}
+
+// withoutInit puts a pod's record back after its init did not start. While
+// something of the init may be left, the record goes on to name it.
+func (m *Manager) withoutInit(pod *Pod) error {
+	if err := step("stop init", pod, m.cfg.Engine.StopInit); err != nil {
+		return err
+	}
+	return m.put(pod)
+}
