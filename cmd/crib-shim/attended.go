@@ -54,6 +54,7 @@ func readWish(bundle string) (wish, error) {
 type attended struct {
 	id, dir string
 	pump    *logpump.Pump
+	oom     *logpump.OOMWatch  // nil if there is none
 	stop    context.CancelFunc // of run, for a container that never ran
 	done    chan struct{}      // closed when the end is written and the output is in the log
 }
@@ -70,7 +71,7 @@ func (a *attended) leaveNotes(ctx context.Context, bundle string, pid int) {
 	if err := errors.Join(err, os.Symlink(bundle, link)); err != nil {
 		log.G(ctx).WithError(err).WithField("id", a.id).Error("the daemon will not find this process")
 	}
-	if err := logpump.WatchOOM(a.dir, pid); err != nil {
+	if a.oom, err = logpump.WatchOOM(a.dir, pid); err != nil {
 		log.G(ctx).WithError(err).WithField("id", a.id).Error("OOM kills will not be noticed")
 	}
 }
@@ -79,13 +80,9 @@ func (a *attended) leaveNotes(ctx context.Context, bundle string, pid int) {
 func (a *attended) run(ctx context.Context, tasks task.TTRPCTaskService) {
 	defer close(a.done)
 	res, err := tasks.Wait(ctx, &task.WaitRequest{ID: a.id})
+	oom := a.oomKilled(ctx)
 	if err != nil {
 		return // deleted before it ended
-	}
-	// Now, since the count goes with the cgroup.
-	oom, err := logpump.OOMKilled(a.dir)
-	if err != nil {
-		log.G(ctx).WithError(err).WithField("id", a.id).Error("not known whether it was killed for want of memory")
 	}
 	ended := logpump.Ended{At: res.ExitedAt.AsTime(), Code: res.ExitStatus, OOMKilled: oom}
 	if err := ended.Write(a.dir); err != nil {
@@ -97,6 +94,18 @@ func (a *attended) run(ctx context.Context, tasks task.TTRPCTaskService) {
 	case <-a.pump.Done():
 	case <-drain.C:
 	}
+}
+
+// oomKilled ends the watch for OOM kills.
+func (a *attended) oomKilled(ctx context.Context) bool {
+	if a.oom == nil {
+		return false
+	}
+	killed, err := a.oom.End()
+	if err != nil {
+		log.G(ctx).WithError(err).WithField("id", a.id).Error("not known whether it was killed for want of memory")
+	}
+	return killed
 }
 
 // end gives back what belongs to a deleted container.

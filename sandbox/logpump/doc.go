@@ -18,7 +18,8 @@
 // # Types
 //
 // [Pump] serves one container, as [Config] says. [Register] lets a ttrpc server
-// answer for pumps, [Client] asks. [Ended] is the end of a container, in a file.
+// answer for pumps, [Client] asks. [Ended] is the end of a container, in a file; an
+// [OOMWatch] tells what the exit code does not.
 //
 //	<Config.Dir>/in, out, err   FIFOs, for the process that starts the container
 //	<Config.Dir>/exit.json      an Ended
@@ -41,4 +42,8 @@
 //   - While nothing comes, a stream holds a goroutine and no buffer.
 //   - Messages are JSON in a well-known protobuf type: three small calls are not
 //     worth a compiler of protocols.
+//   - OOM kills are read while the container lives. Context: systemd removes a
+//     scope's cgroup when its last process ends, and was faster than a look after
+//     the end in three of three tries. Rejected: the count of the pod's cgroup, which
+//     does not say which container. Consequence: an open file for each container.
 package logpump
