@@ -120,10 +120,14 @@ func (m *Manager) build(ctx context.Context, c *Container, img image.Image) (Eff
 	if err != nil {
 		return user, err
 	}
-	err = m.cfg.Roots.PrepareRoot(ctx, c.ID, c.ImageID, func(root string) (err error) {
-		spec, user, err = m.cfg.Spec(ctx, c, pod, img, root)
-		return err
+	var refused error // as it is: kubelets know some errors by their first word
+	err = m.cfg.Roots.PrepareRoot(ctx, c.ID, c.ImageID, func(root string) error {
+		spec, user, refused = m.cfg.Spec(ctx, c, pod, img, root)
+		return refused
 	})
+	if refused != nil && err != nil {
+		return user, refused
+	}
 	if err != nil {
 		return user, wrap("prepare the root", c, err)
 	}

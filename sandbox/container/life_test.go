@@ -161,6 +161,14 @@ func TestCreateAndAStopOfThePodExcludeEachOther(t *testing.T) {
 	})
 }
 
+// Kubelets know RROUnsupported and ImageVolumeMountFailed by the beginning of the text.
+func TestTheErrorOfASpecIsPassedOnAsItIs(t *testing.T) {
+	m := start(t, newWorld(fault{op: "spec", n: 1, mode: before}))
+	if _, err := m.Create(t.Context(), spec); err == nil || err.Error() != "spec: "+errFault.Error() {
+		t.Errorf("got %q", err)
+	}
+}
+
 func TestStartRefusesWhatIsNotCreated(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, m *container.Manager) {
 		id := mustStart(t, m, spec)
