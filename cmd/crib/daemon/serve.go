@@ -78,6 +78,9 @@ func (d *Daemon) work(ctx context.Context) error {
 // recover brings back what earlier processes recorded: the containers first, since
 // the recovery of a pod may stop its own.
 func (d *Daemon) recover(ctx context.Context) error {
+	if damaged, err := d.engine.CheckImages(ctx); err != nil || len(damaged) > 0 {
+		d.log.Warn("images were damaged, by a power cut as a rule; the next pull fetches what is missing", "content", damaged, "error", err)
+	}
 	if err := d.containers.Recover(ctx, d.harvested); err != nil {
 		return err
 	}
