@@ -116,6 +116,7 @@ func (d *Daemon) strays(ctx context.Context) ([]string, error) {
 
 // newStreams listens for the clients of exec, attach and port-forward.
 func (d *Daemon) newStreams() (*stream.Server, error) {
+	stream.AdoptLog(d.log.With("part", "streams"))
 	return stream.New(stream.Config{
 		Containers: d.containers,
 		Dial:       d.dial,
