@@ -127,6 +127,7 @@ func (e *Engine) Start(ctx context.Context, id string) (pid uint32, err error) {
 		return 0, fmt.Errorf("waiting for pod %s: %w", c.Labels[labelPod], err)
 	}
 	defer unlock()
+	defer e.pods.grace.begin()()
 	pid, err = e.startContainer(ctx, c)
 	if err == nil {
 		return pid, nil

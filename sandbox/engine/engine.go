@@ -63,10 +63,17 @@ type Engine struct {
 	client *client.Client
 	server *server // nil when containerd is external
 	root   string  // of every init; "" without Config.Init
-	pods   sandbox.KeyLock[string]
+	pods   pods
 	images *imageStore
 
 	clamped sync.Once // the note that a wish for oom_score_adj was not granted
+}
+
+// pods is what operations on tasks share: the locks of pods, and what makes starts
+// quick.
+type pods struct {
+	sandbox.KeyLock[string]
+	grace grace
 }
 
 // Open starts the embedded engine or connects to the external one. Tasks that
@@ -87,7 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg}
+	e := &Engine{cfg: cfg, pods: pods{grace: grace{log: cfg.Log}}}
 	e.info = Info{Embedded: cfg.Address == "", Runtime: runtimeName, OCIRuntime: oci.path, OCIVersion: oci.specVersion(), RecursiveReadOnly: oci.rro && kernelMakesRecursiveReadOnly()}
 	if err := e.open(ctx); err != nil {
 		return nil, errors.Join(err, e.Close())
