@@ -2,6 +2,7 @@ package oci
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -42,6 +43,13 @@ const (
 	annotationPodName   = "io.kubernetes.cri.sandbox-name"
 	annotationNamespace = "io.kubernetes.cri.sandbox-namespace"
 	annotationPodUID    = "io.kubernetes.cri.sandbox-uid"
+)
+
+// The kubelet says how many seconds a container has to end; the OCI runtime sets
+// what begins like the other in the container's scope, if systemd makes one.
+const (
+	annotationGrace    = "io.kubernetes.pod.terminationGracePeriod"
+	annotationScopeEnd = "org.systemd.property.TimeoutStopUSec"
 )
 
 // rootPath is relative to the bundle, where the shim mounts the root.
@@ -100,7 +108,7 @@ func annotations(in Input) map[string]string {
 	if name == "" {
 		name = spec.Image.Image
 	}
-	return map[string]string{
+	all := map[string]string{
 		annotationType:      "container",
 		annotationName:      spec.Name,
 		annotationImage:     name,
@@ -109,6 +117,12 @@ func annotations(in Input) map[string]string {
 		annotationNamespace: pod.Namespace,
 		annotationPodUID:    pod.UID,
 	}
+	// When the node goes down systemd waits for scopes, 90 s unless it is told. It
+	// takes 0 for ever.
+	if n, err := strconv.ParseUint(spec.Annotations[annotationGrace], 10, 32); err == nil {
+		all[annotationScopeEnd] = fmt.Sprintf("uint64 %d", max(n, 1)*1_000_000)
+	}
+	return all
 }
 
 // checkPrivilege refuses a privileged container in a pod that is not.
