@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -101,13 +100,4 @@ func Harvest(ctx context.Context, cfg Config) (map[string]container.Ended, error
 		}
 	}
 	return found, errors.Join(errs...)
-}
-
-// killTask kills a container and waits for its end. Whether that worked shows
-// when it is deleted.
-func (e *Engine) killTask(ctx context.Context, id string) {
-	svc := e.client.TaskService()
-	if _, err := svc.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL)}); err == nil {
-		_, _ = svc.Wait(ctx, &tasks.WaitRequest{ContainerID: id})
-	}
 }

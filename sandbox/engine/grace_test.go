@@ -46,8 +46,8 @@ func TestTheDaemonsCgroupIsFoundInAnyHierarchy(t *testing.T) {
 		}
 	}
 	for self, want := range map[string]string{
-		"0::/system.slice/crib.service\n": "system.slice/crib.service",
-		"4:memory:/x\n3:cpu,cpuacct:/a\n": "cpu,cpuacct/a",
+		"0::/system.slice/crib.service\n":  "system.slice/crib.service",
+		"4:memory:/x\n3:cpu,cpuacct:/a\n":  "cpu,cpuacct/a",
 		"1:name=systemd:/b:c\n0::/gone\n":  "systemd/b:c",
 		"4:memory:/x\nnonsense\n\n0::/y\n": "",
 	} {

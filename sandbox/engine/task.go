@@ -98,13 +98,7 @@ func ended(pid int) bool {
 // with all that the shim and the OCI runtime have of it. It is idempotent.
 func (e *Engine) deleteTask(ctx context.Context, id string) error {
 	svc := e.client.TaskService()
-	_, err := svc.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL)})
-	if err == nil || errdefs.IsNotFound(errgrpc.ToNative(err)) {
-		// Deleting is refused before the end has been noticed, even if there is no
-		// process left to kill. What Wait answers does not matter: without a task
-		// it returns at once, and a shim that dies here is Delete's business.
-		_, _ = svc.Wait(ctx, &tasks.WaitRequest{ContainerID: id})
-	}
+	e.killTask(ctx, id)
 	var errs []error
 	for range deleteAttempts {
 		_, err := svc.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
@@ -136,4 +130,22 @@ func (e *Engine) releaseShim(ctx context.Context, podID string) error {
 		return fmt.Errorf("removing the socket of the dead shim of pod %s: %w", podID, err)
 	}
 	return nil
+}
+
+// killTask kills the first process of a task and waits for its end. Whether that
+// worked shows when the task is deleted. Of a task that has ended no more is asked
+// than its state: for a signal the shim would run the OCI runtime all the same.
+func (e *Engine) killTask(ctx context.Context, id string) {
+	svc := e.client.TaskService()
+	res, err := svc.Get(ctx, &tasks.GetRequest{ContainerID: id})
+	if err == nil && res.Process.Status == task.Status_STOPPED {
+		return
+	}
+	_, err = svc.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL)})
+	if err == nil || errdefs.IsNotFound(errgrpc.ToNative(err)) {
+		// Deleting is refused before the end has been noticed, even if there is no
+		// process left to kill. What Wait answers does not matter: without a task
+		// it returns at once, and a shim that dies here is Delete's business.
+		_, _ = svc.Wait(ctx, &tasks.WaitRequest{ContainerID: id})
+	}
 }
