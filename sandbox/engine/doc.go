@@ -93,6 +93,9 @@
 //     it leaves for us in a directory of ours: the bundle is containerd's, which
 //     deletes it, exit code included. Rejected: asking shims for the state of tasks
 //     before Open; it finds out nothing more.
+//   - While a container starts, the daemon writes its pid to its own cgroup every
+//     2 ms, which saves the OCI runtime an RCU grace period; see grace.go. Rejected:
+//     rcu_expedited, which is the whole host's and the operator's.
 //   - FIFOs of execs and clients lose their names as soon as the shim has opened
 //     them, so that a crash leaves none.
 //   - The tree of an exec is found by looking, with everything stopped while we look.
