@@ -127,6 +127,32 @@ func TestWhatRunsInTheCgroupOfARemovedInitIsKilled(t *testing.T) {
 	}
 }
 
+// TestShimsOfAnEngineWithTheSameNamesElsewhereAreLeftAlone has a shim's process, whose
+// bundle nobody knows, in a mount namespace with another directory at the same path.
+func TestShimsOfAnEngineWithTheSameNamesElsewhereAreLeftAlone(t *testing.T) {
+	l := newLab(t)
+	address := filepath.Join(l.cfg.State, "containerd.sock")
+	for name, c := range map[string]struct {
+		first string
+		want  int
+	}{"here": {"", 1}, "elsewhere": {"mount -t tmpfs none " + l.cfg.State + "; ", 0}} {
+		cmd := exec.Command("unshare", "-m", "sh", "-c", c.first+"echo; read end; exit 0",
+			"crib-shim", "-namespace", namespace, "-id", name, "-address", address)
+		in, err := cmd.StdinPipe()
+		l.must(err)
+		out, err := cmd.StdoutPipe()
+		l.must(err)
+		l.must(cmd.Start())
+		_, err = out.Read(make([]byte, 1)) // it is in its place
+		l.must(err)
+		if got := shimsOf(l.cfg.State, address); len(got) != c.want {
+			t.Errorf("%s: %v, want %d", name, got, c.want)
+		}
+		l.must(in.Close())
+		l.must(cmd.Wait())
+	}
+}
+
 func TestCgroupPathIsWhereTheDriverPutsIt(t *testing.T) {
 	for _, c := range []struct {
 		spec    string

@@ -39,7 +39,7 @@ func endOrphans(ctx context.Context, state, address string) error {
 	}
 	var errs []error
 	for range orphanRounds {
-		orphans := slices.DeleteFunc(shimsOf(address), func(p shimProcess) bool { return p.inUse(known) })
+		orphans := slices.DeleteFunc(shimsOf(state, address), func(p shimProcess) bool { return p.inUse(known) })
 		if len(orphans) == 0 {
 			break
 		}
@@ -81,8 +81,14 @@ type shimProcess struct {
 	action string // "" for the shim itself, "start" for the one that starts it
 }
 
-// shimsOf returns the processes of shims of the engine at an address.
-func shimsOf(address string) (found []shimProcess) {
+// shimsOf returns the processes of shims of the engine with a state directory and an
+// address. Nodes in containers of this machine may have an engine with the very same
+// names: theirs see another directory there.
+func shimsOf(state, address string) (found []shimProcess) {
+	own, err := os.Stat(state)
+	if err != nil {
+		return nil
+	}
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is a good one
 	for _, dir := range dirs {
 		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
@@ -91,6 +97,9 @@ func shimsOf(address string) (found []shimProcess) {
 		}
 		args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 		if !hasFlag(args, "-address", address) || !hasFlag(args, "-namespace", namespace) {
+			continue
+		}
+		if seen, err := os.Stat(filepath.Join(dir, "root", state)); err != nil || !os.SameFile(own, seen) {
 			continue
 		}
 		p := shimProcess{}
@@ -195,7 +204,7 @@ func (e *Engine) endIdleShim(ctx context.Context, address, podID string) error {
 		return err
 	}
 	errs := []error{}
-	for _, p := range shimsOf(e.server.address) {
+	for _, p := range shimsOf(e.cfg.State, e.server.address) {
 		if p.action == "" && slices.Contains(socketsOf(p.pid), socket) {
 			errs = append(errs, endProcess(ctx, p.pid))
 		}
