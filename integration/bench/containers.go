@@ -23,7 +23,13 @@ const (
 	stopContainer   verb = "stop_container"
 	removeContainer verb = "remove_container"
 	fromScratch     verb = "pod_and_container" // run, create and start
+	toTheEnd        verb = "stop_and_remove_container"
 )
+
+// containerCalls are told of each way but the confined one.
+var containerCalls = []verb{
+	createContainer, startContainer, execSync, stopContainer, removeContainer, fromScratch, toTheEnd,
+}
 
 // born is a pod with one running container.
 type born struct{ pod, container string }
@@ -110,7 +116,10 @@ func (t *target) containerTurn(ctx context.Context, samples map[string][]time.Du
 			return err
 		}
 	}
-	told := []verb{createContainer, startContainer, execSync, stopContainer, removeContainer, fromScratch}
+	for i := range all {
+		times[toTheEnd][i] = times[stopContainer][i] + times[removeContainer][i]
+	}
+	told := containerCalls
 	if w.confined {
 		told = []verb{startConfined}
 		times[startConfined] = times[startContainer]
@@ -125,7 +134,7 @@ func (t *target) containerTurn(ctx context.Context, samples map[string][]time.Du
 // newTimes has room for n times of each call.
 func newTimes(n int) map[verb][]time.Duration {
 	times := map[verb][]time.Duration{}
-	for _, v := range []verb{createContainer, startContainer, execSync, stopContainer, removeContainer, fromScratch, stopPod, removePod} {
+	for _, v := range append([]verb{stopPod, removePod}, containerCalls...) {
 		times[v] = make([]time.Duration, n)
 	}
 	return times

@@ -43,6 +43,9 @@
 //  3. The first start in a pod of crib includes that of the pod's shim, which
 //     containerd has started by then for the pause container: what a kubelet waits
 //     for in both is pod_and_container.
-//  4. The kernel's memory is counted for the whole machine; the rest of the machine
+//  4. crib answers StopContainer when the end is recorded and deletes the task then;
+//     a RemoveContainer that follows at once waits for that. So both are also told
+//     together.
+//  5. The kernel's memory is counted for the whole machine; the rest of the machine
 //     adds noise to it, less with more pods.
 package main

@@ -118,11 +118,11 @@ func calls() []string {
 			names = append(names, way.infix+string(v))
 		}
 	}
-	inner := []verb{createContainer, startContainer, startConfined, execSync, stopContainer, removeContainer, fromScratch}
 	for _, way := range ways {
-		for _, v := range inner {
-			if v != startConfined || way.infix == "" {
-				names = append(names, way.infix+string(v))
+		for _, v := range containerCalls {
+			names = append(names, way.infix+string(v))
+			if v == startContainer && way.infix == "" {
+				names = append(names, string(startConfined))
 			}
 		}
 	}
