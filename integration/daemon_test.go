@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net/netip"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -102,10 +100,11 @@ func TestAStrictUmaskAndAClosedStandardErrorHarmNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if _, err := c.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Errorf("the daemon does not answer: %v", err)
+	if !c.eventually(func() bool {
+		_, err := c.ListPodSandbox(t.Context(), &runtime.ListPodSandboxRequest{}, grpc.WaitForReady(true))
+		return err == nil
+	}) {
+		t.Error("the daemon does not answer")
 	}
 	id, _ := c.pod(c.Pod("a"))
 	for name, want := range map[string]os.FileMode{"": 0o711, "hosts": 0o644, "resolv.conf": 0o644, "hostname": 0o644, "shm": 0o777} {

@@ -218,9 +218,12 @@ func (t *Table) Ensure(ctx context.Context) error {
 			t.judge(nil)
 			return nil
 		}
+		if err != nil {
+			difference = err.Error()
+		}
 		if !t.stale {
 			t.log.Warn("nftables table was changed by somebody else, building it anew",
-				"table", t.kernel.schema.table.Name, "difference", difference, "error", err)
+				"table", t.kernel.schema.table.Name, "difference", difference)
 		}
 		return t.rebuild()
 	})
