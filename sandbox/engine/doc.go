@@ -56,7 +56,9 @@
 // left, with its end; Containers names it and Delete deletes it. An exec goes on
 // without anybody who reads its output. What a pull had fetched stays
 // for a day under its lease; the next pull goes on from there. A root that was
-// being prepared is found by [Engine.Roots]. After a power cut, CheckImages drops
+// being prepared is found by [Engine.Roots]. A shim that was being started, which no
+// bundle knows yet, is ended at the next Open; the cgroup of a container whose OCI
+// runtime died with us is removed with the container. After a power cut, CheckImages drops
 // content that did not get to the disk.
 //
 //	<Root>/LOCK                             held while open
@@ -88,7 +90,10 @@
 //   - Shims inherit our environment and our cgroup, as containerd's do: whoever
 //     starts the daemon clears NOTIFY_SOCKET, and its unit has KillMode=process.
 //   - A shim that hangs makes StopInit fail after 30 s with everything kept; it is
-//     not killed. Rejected: looking for its pid by command line.
+//     not killed. Rejected: looking for its pid by command line. That is done only
+//     for shims whose socket no bundle names: those have no container, and nobody
+//     else will end them. A machine sees the shims of nodes in its containers, with
+//     the same names: ours are those that see our state directory at its path.
 //   - What the shim shall do for a container is in annotations of its spec, and what
 //     it leaves for us in a directory of ours: the bundle is containerd's, which
 //     deletes it, exit code included. Rejected: asking shims for the state of tasks
