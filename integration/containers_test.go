@@ -345,11 +345,11 @@ func TestImagesAreOneThingUnderAllNames(t *testing.T) {
 }
 
 func TestCrictlRunsAContainer(t *testing.T) {
+	c := startWithImage(t)
 	path, err := exec.LookPath("crictl")
 	if err != nil {
 		t.Fatal("crictl is not in PATH: make tools builds it, make test puts it there")
 	}
-	c := startWithImage(t)
 	crictl := func(args ...string) string {
 		args = append([]string{"--config", "testdata/crictl.yaml", "--runtime-endpoint", "unix://" + lab.Socket}, args...)
 		return strings.TrimSpace(c.host(path, args...))

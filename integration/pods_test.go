@@ -320,11 +320,11 @@ func (c *crib) initPID(id string) int {
 }
 
 func TestCrictlRunsThePodOfTheReadme(t *testing.T) {
+	c := start(t, defaults)
 	path, err := exec.LookPath("crictl")
 	if err != nil {
 		t.Fatal("crictl is not in PATH: make tools builds it, make test puts it there")
 	}
-	c := start(t, defaults)
 	crictl := func(args ...string) string {
 		return strings.TrimSpace(c.host(path, append([]string{"--config", "testdata/crictl.yaml", "--runtime-endpoint", "unix://" + lab.Socket}, args...)...))
 	}

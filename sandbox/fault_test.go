@@ -76,6 +76,9 @@ func TestPodLifeSurvivesEveryFault(t *testing.T) {
 }
 
 func TestPodLifeSurvivesEveryPairOfFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	all := allFaults()
 	for i, f := range all {
 		t.Run(f.String(), func(t *testing.T) {

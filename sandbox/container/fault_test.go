@@ -79,6 +79,9 @@ func TestContainerLifeSurvivesEveryFaultWithoutHarvest(t *testing.T) {
 }
 
 func TestContainerLifeSurvivesEveryPairOfFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	all := allFaults()
 	for i, f := range all {
 		t.Run(f.String(), func(t *testing.T) {

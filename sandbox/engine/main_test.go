@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,7 +27,8 @@ func run(m *testing.M) int {
 		}
 		return 0
 	}
-	if os.Geteuid() != 0 || os.Getenv(binEnv) != "" {
+	flag.Parse()
+	if testing.Short() || os.Geteuid() != 0 || os.Getenv(binEnv) != "" {
 		return nstest.Main(m)
 	}
 	dir, err := os.MkdirTemp("", "crib-engine")
@@ -44,8 +46,7 @@ func run(m *testing.M) int {
 }
 
 // buildPrograms builds the shim, the init, what containers run and the containerd
-// of go.mod. The
-// latter needs modules that we do not, so it gets a copy of go.mod.
+// of go.mod. The latter needs modules that we do not, so it gets a copy of go.mod.
 func buildPrograms(dir string) error {
 	for _, name := range []string{"go.mod", "go.sum"} {
 		b, err := os.ReadFile(filepath.Join("../..", name))
