@@ -39,7 +39,8 @@ func endOrphans(ctx context.Context, state, address string) error {
 	}
 	var errs []error
 	for range orphanRounds {
-		orphans := slices.DeleteFunc(shimsOf(state, address), func(p shimProcess) bool { return p.inUse(known) })
+		all := sockets{}
+		orphans := slices.DeleteFunc(shimsOf(state, address), func(p shimProcess) bool { return p.inUse(known, all) })
 		if len(orphans) == 0 {
 			break
 		}
@@ -119,35 +120,51 @@ func hasFlag(args []string, name, value string) bool {
 
 // inUse says whether a process has work to do: it deletes, or a bundle has the
 // path of one of its sockets.
-func (p shimProcess) inUse(known map[string]bool) bool {
+func (p shimProcess) inUse(known map[string]bool, all sockets) bool {
 	if p.action != "" {
 		return p.action == "delete"
 	}
-	return slices.ContainsFunc(socketsOf(p.pid), func(path string) bool { return known[path] })
+	return slices.ContainsFunc(all.of(p.pid), func(path string) bool { return known[path] })
 }
 
-// socketsOf returns the paths of the Unix sockets that a process has open.
-func socketsOf(pid int) (paths []string) {
-	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid))
+// sockets are the paths of Unix sockets by their inodes, by the network namespace:
+// as a rule all shims are in one, and the table is long where there are many.
+type sockets map[string]map[string]string
+
+// of returns the paths of the sockets that a process has open.
+func (s sockets) of(pid int) (paths []string) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	ns, err := os.Readlink(filepath.Join(dir, "ns/net"))
 	if err != nil {
-		return nil
+		return nil // it has ended
 	}
-	byInode := map[string]string{}
-	for line := range bytes.Lines(table) {
-		if fields := strings.Fields(string(line)); len(fields) == 8 {
-			byInode[fields[6]] = fields[7]
-		}
+	if s[ns] == nil {
+		s[ns] = socketTable(dir)
 	}
-	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is a good one
+	links, _ := filepath.Glob(filepath.Join(dir, "fd/*")) // the pattern is a good one
 	for _, link := range links {
 		target, err := os.Readlink(link)
-		if inode, ok := strings.CutPrefix(target, "socket:["); ok && err == nil {
-			if path := byInode[strings.TrimSuffix(inode, "]")]; path != "" {
-				paths = append(paths, path)
-			}
+		inode, ok := strings.CutPrefix(target, "socket:[")
+		if path := s[ns][strings.TrimSuffix(inode, "]")]; err == nil && ok && path != "" {
+			paths = append(paths, path)
 		}
 	}
 	return paths
+}
+
+// socketTable reads the table of the namespace that a process is in.
+func socketTable(dir string) map[string]string {
+	table := map[string]string{}
+	b, err := os.ReadFile(filepath.Join(dir, "net/unix"))
+	if err != nil {
+		return table
+	}
+	for line := range bytes.Lines(b) {
+		if fields := strings.Fields(string(line)); len(fields) == 8 {
+			table[fields[6]] = fields[7]
+		}
+	}
+	return table
 }
 
 // endProcess kills a process and waits for its end. That it has ended is fine.
@@ -203,9 +220,9 @@ func (e *Engine) endIdleShim(ctx context.Context, address, podID string) error {
 	if err != nil || known[socket] {
 		return err
 	}
-	errs := []error{}
+	errs, all := []error{}, sockets{}
 	for _, p := range shimsOf(e.cfg.State, e.server.address) {
-		if p.action == "" && slices.Contains(socketsOf(p.pid), socket) {
+		if p.action == "" && slices.Contains(all.of(p.pid), socket) {
 			errs = append(errs, endProcess(ctx, p.pid))
 		}
 	}
