@@ -49,6 +49,41 @@ func TestOOMScoreBelowOursIsClampedOnceInTheLog(t *testing.T) {
 	}
 }
 
+// TestOOMScoreOfAContainerBelowOursIsClampedForItsExecsToo is what a critical pod asks for.
+func TestOOMScoreOfAContainerBelowOursIsClampedForItsExecsToo(t *testing.T) {
+	l := newLab(t)
+	e := l.open()
+	own, err := ownOOMScore()
+	l.must(err)
+	wish := own - 100
+	want := wish
+	if !mayLowerOOMScore() {
+		want = own
+	}
+	c := l.launch("critical", "wait")
+	c.Spec.Process.OOMScoreAdj = &wish
+	l.createContainer(e, c)
+	spec, err := e.Spec(t.Context(), c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := *spec.Process.OOMScoreAdj; got != want { // which an exec takes over
+		t.Errorf("the spec has %d, want %d", got, want)
+	}
+	if *c.Spec.Process.OOMScoreAdj != wish {
+		t.Error("the caller's spec is changed")
+	}
+	pid, err := e.Start(t.Context(), c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	if err != nil || strings.TrimSpace(string(b)) != fmt.Sprint(want) {
+		t.Errorf("oom_score_adj = %s, %v, want %d", b, err, want)
+	}
+	l.removeContainer(e, c.ID)
+}
+
 func TestContainersOfThePodShareItsShim(t *testing.T) {
 	l := newLab(t)
 	e := l.open()
