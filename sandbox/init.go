@@ -24,8 +24,10 @@ func (m *Manager) EnsureInit(ctx context.Context, id string) error {
 	switch {
 	case pod.State != Ready:
 		return fmt.Errorf("pod sandbox %q is %s: %w", id, pod.State, errdefs.ErrFailedPrecondition)
-	case pod.InitPID != 0:
+	case pod.InitPID != 0 && m.alive(ctx, pod):
 		return nil
+	case pod.InitPID != 0:
+		return fmt.Errorf("the init of pod sandbox %q has ended, run the pod anew: %w", id, errdefs.ErrFailedPrecondition)
 	case m.cfg.Process == "never":
 		return fmt.Errorf("containers of pod %s that share a PID namespace need an init, and sandbox.process is \"never\": %w",
 			pod.Spec.Key, errdefs.ErrFailedPrecondition)

@@ -293,6 +293,10 @@ func TestEnsureInitGivesAPodOneInit(t *testing.T) {
 	if again, err := start(t, w).Get(pod.ID); err != nil || again.State != sandbox.Ready || again.InitPID == 0 {
 		t.Errorf("after a restart: %+v, %v", again, err)
 	}
+	delete(w.have, "process "+pod.ID)
+	if err := m.EnsureInit(t.Context(), pod.ID); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("after its init ended: %v", err)
+	}
 	if err := m.Remove(t.Context(), pod.ID); err != nil {
 		t.Fatal(err)
 	}
