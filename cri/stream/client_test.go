@@ -219,23 +219,33 @@ type tunnel struct{ data, errs httpstream.Stream }
 
 func forwardTo(t *testing.T, conn httpstream.Connection, port, id int) tunnel {
 	t.Helper()
-	open := func(kind string) httpstream.Stream {
-		stream, err := conn.CreateStream(http.Header{
+	open := func(kind string) (httpstream.Stream, error) {
+		return conn.CreateStream(http.Header{
 			portforward.StreamType:                 {kind},
 			portforward.PortHeader:                 {strconv.Itoa(port)},
 			portforward.PortForwardRequestIDHeader: {strconv.Itoa(id)},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return stream
 	}
-	errs := open(portforward.StreamTypeError)
-	if err := errs.Close(); err != nil { // as kubectl does
+	errs, err := open(portforward.StreamTypeError)
+	if err == nil {
+		err = errs.Close() // as kubectl does
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	return tunnel{errs: errs, data: open(portforward.StreamTypeData)}
+	data, err := open(portforward.StreamTypeData)
+	if err != nil {
+		// The server may break it before the client knows that it was there.
+		t.Log("the data's stream:", err)
+		return tunnel{errs: errs, data: gone{}}
+	}
+	return tunnel{errs: errs, data: data}
 }
+
+// gone is a stream that the server broke at once; nothing can be read from it.
+type gone struct{ httpstream.Stream }
+
+func (gone) Read([]byte) (int, error) { return 0, io.EOF }
 
 // listen serves connections on the loopback with a function; it returns the port.
 func listen(t *testing.T, handle func(*net.TCPConn)) int {
