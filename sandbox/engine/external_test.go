@@ -28,8 +28,12 @@ func (l *lab) withContainerd(disabled ...string) {
 	l.cfg.Address = filepath.Join(dir, "c.sock")
 	root := l.TempDir()
 	l.theirs = []string{dir, root}
+	// Else it makes its directories below /opt and /etc.
 	config := fmt.Sprintf("version = 3\ndisabled_plugins = [%s]\n"+
-		"[plugins.'io.containerd.shim.v1.manager']\nsocket_dir = %q\n", quoted(disabled), filepath.Join(dir, "s"))
+		"[plugins.'io.containerd.shim.v1.manager']\nsocket_dir = %q\n"+
+		"[plugins.'io.containerd.internal.v1.opt']\npath = %q\n"+
+		"[plugins.'io.containerd.cri.v1.runtime'.cni]\nconf_dir = %q\n",
+		quoted(disabled), filepath.Join(dir, "s"), filepath.Join(root, "opt"), filepath.Join(root, "net.d"))
 	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
 		l.Fatal(err)
 	}
