@@ -13,7 +13,7 @@ import (
 
 // Spec says which namespaces a pod gets and where they are pinned. An empty path
 // means that the namespace is not made: the pod uses the host's. The directories
-// of the paths must exist.
+// of the paths are made if they are missing.
 type Spec struct {
 	Net, IPC, UTS string
 	Hostname      string            // needs UTS; "" keeps the host's name
