@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/log"
+	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/crib-runtime/crib/sandbox/logpump"
 )
@@ -31,9 +33,10 @@ const (
 type wish struct {
 	dir, log string
 	stdin    bool
+	ownPIDs  bool // it has a PID namespace of its own
 }
 
-// readWish reads only the annotations of a bundle's spec.
+// readWish reads only what is needed of a bundle's spec.
 func readWish(bundle string) (wish, error) {
 	f, err := os.Open(filepath.Join(bundle, "config.json"))
 	if err != nil {
@@ -42,18 +45,25 @@ func readWish(bundle string) (wish, error) {
 	defer func() { _ = f.Close() }()
 	var spec struct {
 		Annotations map[string]string `json:"annotations"`
+		Linux       struct {
+			Namespaces []specs.LinuxNamespace `json:"namespaces"`
+		} `json:"linux"`
 	}
 	if err := json.NewDecoder(f).Decode(&spec); err != nil {
 		return wish{}, fmt.Errorf("reading the spec: %w", err)
 	}
 	a := spec.Annotations
-	return wish{dir: a[annotationDir], log: a[annotationLog], stdin: a[annotationStdin] != ""}, nil
+	return wish{
+		dir: a[annotationDir], log: a[annotationLog], stdin: a[annotationStdin] != "",
+		ownPIDs: slices.Contains(spec.Linux.Namespaces, specs.LinuxNamespace{Type: specs.PIDNamespace}),
+	}, nil
 }
 
 // attended is a container that has a pump.
 type attended struct {
 	id, dir string
 	pump    *logpump.Pump
+	first   first
 	oom     *logpump.OOMWatch  // nil if there is none
 	stop    context.CancelFunc // of run, for a container that never ran
 	done    chan struct{}      // closed when the end is written and the output is in the log
@@ -112,5 +122,5 @@ func (a *attended) oomKilled(ctx context.Context) bool {
 func (a *attended) end() error {
 	a.stop()
 	<-a.done
-	return a.pump.Close()
+	return errors.Join(a.pump.Close(), a.first.close())
 }

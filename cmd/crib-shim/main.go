@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"time"
 
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/manager"
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task"
@@ -23,7 +25,22 @@ func main() {
 		Requires: []plugin.Type{plugins.EventPlugin, plugins.InternalPlugin},
 		InitFn:   newService,
 	})
-	shim.RunShim(context.Background(), manager.NewShimManager(runtimeName))
+	shim.RunShim(context.Background(), cleaner{manager.NewShimManager(runtimeName)})
+}
+
+// deletedFile is left in the bundle of a container that was deleted in good order.
+const deletedFile = "crib-deleted"
+
+// cleaner is containerd's manager, which is asked to clean up after each container,
+// also after one that has nothing left: that is two programs for nothing.
+type cleaner struct{ shim.Shim }
+
+// Stop cleans up after a dead shim. The bundle is the working directory.
+func (c cleaner) Stop(ctx context.Context, id string) (shim.StopStatus, error) {
+	if _, err := os.Stat(deletedFile); err == nil {
+		return shim.StopStatus{ExitedAt: time.Now()}, nil
+	}
+	return c.Shim.Stop(ctx, id)
 }
 
 // newService makes the task service of this process.
@@ -40,5 +57,8 @@ func newService(ic *plugin.InitContext) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &service{TTRPCTaskService: tasks, attended: map[string]*attended{}}, nil
+	return &service{
+		TTRPCTaskService: tasks, path: os.Getenv(envPath),
+		held: map[string]bool{}, attended: map[string]*attended{},
+	}, nil
 }

@@ -100,16 +100,17 @@ func (t *target) containerTurn(ctx context.Context, samples map[string][]time.Du
 	}
 	names := t.names(perContainerTurn)
 	all, times := make([]born, len(names)), newTimes(len(names))
-	err := sideBySide(ctx, len(names), w.atATime, func(ctx context.Context, i int) (err error) {
-		all[i], err = t.bear(ctx, names[i], w.confined, times, i)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, v := range []verb{execSync, stopContainer, removeContainer, stopPod, removePod} {
+	verbs := []verb{runPod, createContainer, startContainer, execSync, stopContainer, removeContainer, stopPod, removePod}
+	for _, v := range verbs {
 		err := sideBySide(ctx, len(all), w.atATime, func(ctx context.Context, i int) (err error) {
-			times[v][i], err = t.do(ctx, v, all[i])
+			switch v {
+			case runPod:
+				all[i].pod, times[v][i], err = t.run(ctx, names[i])
+			case createContainer:
+				all[i].container, times[v][i], err = t.create(ctx, all[i].pod, t.pod(names[i]), w.confined)
+			default:
+				times[v][i], err = t.do(ctx, v, all[i])
+			}
 			return err
 		})
 		if err != nil {
@@ -117,6 +118,7 @@ func (t *target) containerTurn(ctx context.Context, samples map[string][]time.Du
 		}
 	}
 	for i := range all {
+		times[fromScratch][i] = times[runPod][i] + times[createContainer][i] + times[startContainer][i]
 		times[toTheEnd][i] = times[stopContainer][i] + times[removeContainer][i]
 	}
 	told := containerCalls
@@ -134,27 +136,29 @@ func (t *target) containerTurn(ctx context.Context, samples map[string][]time.Du
 // newTimes has room for n times of each call.
 func newTimes(n int) map[verb][]time.Duration {
 	times := map[verb][]time.Duration{}
-	for _, v := range append([]verb{stopPod, removePod}, containerCalls...) {
+	for _, v := range append([]verb{runPod, stopPod, removePod}, containerCalls...) {
 		times[v] = make([]time.Duration, n)
 	}
 	return times
 }
 
-// bear brings up a pod with one container and enters how long that took.
-func (t *target) bear(ctx context.Context, name string, confined bool, times map[verb][]time.Duration, i int) (b born, err error) {
-	pod := t.pod(name)
-	if err := os.MkdirAll(pod.LogDirectory, 0o755); err != nil { // the kubelet makes it
+// run makes a pod that has a directory for logs, as the kubelet makes it.
+func (t *target) run(ctx context.Context, name string) (string, time.Duration, error) {
+	if err := os.MkdirAll(t.pod(name).LogDirectory, 0o755); err != nil {
+		return "", 0, err
+	}
+	return t.call(ctx, runPod, name)
+}
+
+// bear brings up a pod with one container.
+func (t *target) bear(ctx context.Context, name string) (b born, err error) {
+	if b.pod, _, err = t.run(ctx, name); err != nil {
 		return b, err
 	}
-	var run time.Duration
-	if b.pod, run, err = t.call(ctx, runPod, name); err != nil {
+	if b.container, _, err = t.create(ctx, b.pod, t.pod(name), false); err != nil {
 		return b, err
 	}
-	if b.container, times[createContainer][i], err = t.create(ctx, b.pod, pod, confined); err != nil {
-		return b, err
-	}
-	times[startContainer][i], err = t.do(ctx, startContainer, b)
-	times[fromScratch][i] = run + times[createContainer][i] + times[startContainer][i]
+	_, err = t.do(ctx, startContainer, b)
 	return b, err
 }
 
@@ -248,9 +252,9 @@ func containerCrowd(ctx context.Context, r report, t *target, n int) error {
 	if err != nil {
 		return err
 	}
-	ids, times := make([]string, n), newTimes(n)
+	ids := make([]string, n)
 	for i, name := range t.names(n) {
-		b, err := t.bear(ctx, name, false, times, i)
+		b, err := t.bear(ctx, name)
 		if err != nil {
 			return err
 		}

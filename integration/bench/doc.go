@@ -13,11 +13,10 @@
 //	one, ten     in turns of 20 pods, first crib, then containerd, and again: run
 //	             all, stop all, remove all, by one client or by ten at once. Before
 //	             each turn the host rests, since the kernel frees namespaces later
-//	containers   in turns of 10 pods with one container: run, create and start of
-//	             each pod, then exec of true, stop without grace and remove of each
-//	             container; by one client, again with RuntimeDefault seccomp (the
-//	             start is told), and by ten. pod_and_container is run, create and
-//	             start together
+//	containers   in turns of 10 pods with one container: run all, create all, start
+//	             all, exec true in all, stop all without grace, remove all; by one
+//	             client, again with RuntimeDefault seccomp (the start is told), and by
+//	             ten. pod_and_container is run, create and start of a pod together
 //	cpu          by 20 containers one after another, in pods that are there: CPU time
 //	             of daemon, shims, OCI runtime and container, by cgroups of version 1
 //	many         1000 pods one after another, crib only: the rate, and the first 50
@@ -40,12 +39,11 @@
 //     machine happens to both.
 //  2. A percentile is the nearest rank, a value that was measured. With 100 samples
 //     p99 is the second worst: read it as such.
-//  3. The first start in a pod of crib includes that of the pod's shim, which
-//     containerd has started by then for the pause container: what a kubelet waits
-//     for in both is pod_and_container.
-//  4. crib answers StopContainer when the end is recorded and deletes the task then;
-//     a RemoveContainer that follows at once waits for that. So both are also told
-//     together.
+//  3. Ten clients make the same call at once, and wait for each other between two
+//     calls. Rejected: ten lives side by side, in which a runtime whose pods come up
+//     quickly has ten starts at once and a slow one two or three.
+//  4. crib starts a pod's shim with its first container, containerd with the pod: what
+//     a kubelet waits for in both is pod_and_container.
 //  5. The kernel's memory is counted for the whole machine; the rest of the machine
 //     adds noise to it, less with more pods.
 package main

@@ -24,7 +24,7 @@ import (
 // ops are the operations of the three lives and at which calls they are struck.
 var ops = map[string]int{
 	"image": 1, "root": 2, "spec": 1, "create": 2, "start": 2, "kill": 2, "wait": 2, "delete": 4,
-	"remove root": 2, "remove volumes": 1, "put": 8, "delete record": 2,
+	"remove root": 2, "remove volumes": 1, "release": 1, "put": 8, "delete record": 2,
 }
 
 var modes = []mode{before, half, after, block, crashBefore, crashHalf, crashAfter}
@@ -41,7 +41,7 @@ func possible(f fault) bool {
 		return f.mode == before || f.mode == crashBefore
 	case "put", "delete record": // atomic
 		return f.mode != half && f.mode != crashHalf && f.mode != block
-	case "spec", "create", "kill", "remove volumes": // one effect
+	case "spec", "create", "kill", "remove volumes", "release": // one effect
 		return f.mode != half && f.mode != crashHalf
 	}
 	return true

@@ -35,6 +35,9 @@ type Config struct {
 	Process func(ctx context.Context, id string, cmd []string, tty bool) (*specs.Process, error)
 	// RemoveVolumes removes what Spec made for the volumes of the image. Idempotent.
 	RemoveVolumes func(ctx context.Context, id string) error
+	// Release gives back what the engine has for the containers of a pod, none of
+	// which runs. Idempotent.
+	Release func(ctx context.Context, podID string) error
 	// Strays returns the ids of the containers that the engine has; may be nil.
 	Strays func(ctx context.Context) ([]string, error)
 	BootID string // of /proc/sys/kernel/random/boot_id

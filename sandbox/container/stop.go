@@ -16,6 +16,7 @@ import (
 
 const (
 	killTime   = 20 * time.Second // how long a process may take to die of SIGKILL
+	clearTime  = 5 * time.Second  // how long a stop waits for the task of what has ended to go
 	signalTime = 5 * time.Second  // how long the engine may take to send a signal
 
 	firstPause = 100 * time.Millisecond // between two signals, then twice as much
@@ -23,7 +24,7 @@ const (
 
 // Stop ends the process of a container: its stop signal once, and SIGKILL to all
 // of the container when the grace is over, or at once without one. It returns when
-// the end is recorded. Several calls may wait at once, the shortest grace counts.
+// the end is recorded and, unless that hangs, shim and cgroup are free. Several calls may wait at once, the shortest grace counts.
 // An unknown id is fine, and so is a container that does not run. It is
 // errdefs.ErrUnavailable if the process does not die; the text says where it hangs.
 // If ctx ends within the grace the process has only been asked to end.
@@ -37,22 +38,40 @@ func (m *Manager) Stop(ctx context.Context, id string, grace time.Duration) erro
 	if r == nil {
 		return nil
 	}
+	gone := false
 	if grace > 0 {
-		if gone, err := m.ask(ctx, c, r, grace); gone || err != nil {
+		if gone, err = m.ask(ctx, c, r, grace); err != nil {
 			return err
 		}
 	}
-	return m.kill(c, r)
+	if !gone {
+		if err := m.kill(c, r); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-r.done:
+	case <-time.After(clearTime): // it goes on, and is owed if it fails
+	}
+	return nil
 }
 
 // StopAll kills all containers of a pod side by side and returns when they are
-// gone, those that were being made or started included.
+// gone, those that were being made or started included, and what served them too.
 func (m *Manager) StopAll(ctx context.Context, podID string) error {
 	var stops []func() error
 	for _, c := range m.ofPod(podID) {
 		stops = append(stops, func() error { return m.stopNow(ctx, c.ID) })
 	}
-	return parallel(stops...)
+	if err := parallel(stops...); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTime)
+	defer cancel()
+	if err := m.cfg.Release(ctx, podID); err != nil {
+		return fmt.Errorf("release what served the containers of pod %.12s: %w", podID, err)
+	}
+	return nil
 }
 
 // stopNow is Stop without grace that also waits until the task is removed.

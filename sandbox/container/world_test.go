@@ -199,6 +199,7 @@ func (w *world) start() *container.Manager {
 		},
 		Limits:        func(container.Resources) *specs.LinuxResources { return &specs.LinuxResources{} },
 		RemoveVolumes: w.removeVolumes,
+		Release:       w.release,
 		Strays:        w.strays,
 		BootID:        "this boot",
 		Log:           slog.New(slog.DiscardHandler),
@@ -249,6 +250,10 @@ func (w *world) spec(ctx context.Context, c *container.Container, _ *sandbox.Pod
 
 func (w *world) removeVolumes(ctx context.Context, id string) error {
 	return w.do(ctx, "remove volumes", effects{w.lose("volumes", id)})
+}
+
+func (w *world) release(ctx context.Context, podID string) error {
+	return w.do(ctx, "release", effects{w.lose("shim", podID)})
 }
 
 func (w *world) strays(context.Context) ([]string, error) {

@@ -47,7 +47,7 @@ func (e *Engine) Create(ctx context.Context, l container.Launch) error {
 
 func (e *Engine) create(ctx context.Context, l container.Launch) (err error) {
 	c := containers.Container{
-		ID: l.ID, Image: l.ImageID, Labels: containerLabels(l),
+		ID: l.ID, SandboxID: e.sandboxID(l.PodID), Image: l.ImageID, Labels: containerLabels(l),
 		Snapshotter: e.images.snap.name, SnapshotKey: l.ID,
 	}
 	dir := e.containerDir(l.ID)
@@ -134,7 +134,7 @@ func (e *Engine) Start(ctx context.Context, id string) (pid uint32, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	return 0, errors.Join(err, e.deleteTask(ctx, id), e.releaseShim(ctx, c.Labels[labelPod]))
+	return 0, errors.Join(err, e.deleteTask(ctx, id))
 }
 
 func (e *Engine) startContainer(ctx context.Context, c containers.Container) (uint32, error) {
@@ -149,7 +149,7 @@ func (e *Engine) startContainer(ctx context.Context, c containers.Container) (ui
 	if err != nil {
 		return 0, err
 	}
-	return e.runTask(ctx, &tasks.CreateTaskRequest{
+	return e.runTask(ctx, c.Labels[labelPod], &tasks.CreateTaskRequest{
 		ContainerID: c.ID, Rootfs: rootfs,
 		Terminal: spec.Process != nil && spec.Process.Terminal,
 	})
@@ -179,9 +179,6 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 		return err
 	}
 	if err := e.freeCgroup(ctx, id, c.Spec); err != nil {
-		return err
-	}
-	if err := e.releaseShim(ctx, pod); err != nil {
 		return err
 	}
 	// The record last: with it, a second call knows the pod.

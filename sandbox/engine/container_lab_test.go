@@ -103,6 +103,7 @@ func (l *lab) removeContainer(e *Engine, id string) {
 	l.Helper()
 	l.must(e.Delete(l.Context(), id))
 	l.must(e.RemoveRoot(l.Context(), id))
+	l.must(e.Release(l.Context(), l.pod))
 	if _, err := e.Wait(l.Context(), id); err == nil {
 		l.Errorf("Wait() after Delete() gives no error")
 	}
@@ -112,9 +113,9 @@ func (l *lab) removeContainer(e *Engine, id string) {
 	l.noTraces(id)
 }
 
-// podShims are the pids of the shims of the containers of the lab's pod, which
-// have the id of the one that they were started for.
-func (l *lab) podShims() []int { return processes(l, "crib-shim", "-id\x00", "-"+l.pod[:32]+"\x00") }
+// podShims are the pids of the shims of the containers of the lab's pod. They have the
+// id of the pod or, of an external engine, of the container that they were started for.
+func (l *lab) podShims() []int { return processes(l, "crib-shim", "-id\x00", l.pod[:32]) }
 
 // runToEnd runs a container to its end and returns that and the log's lines.
 func (l *lab) runToEnd(e *Engine, c container.Launch) (container.Ended, []string) {

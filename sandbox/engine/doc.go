@@ -27,9 +27,10 @@
 //     init, on one that has ended, and when the shim is dead.
 //   - Containers bear the label io.crib.pod; [Engine.Inits] finds them by it.
 //     What others keep in the namespace k8s.io is never touched.
-//   - Start and Delete of the containers of one pod exclude each other, since they
-//     share a shim that ends with its last container. Delete works when the shim
-//     is dead, and leaves no process, mount, bundle, cgroup or socket.
+//   - Start and Delete of the containers of one pod exclude each other. They share a
+//     shim, which the first start brings up and Release or StopInit ends; an external
+//     engine's ends with its last container. Delete works when the shim is dead, and
+//     leaves no process, mount, bundle or cgroup.
 //   - Wait answers when the output is in the log, and answers the same after a
 //     restart. [Harvest] knows the ends before Open.
 //   - Exec and Attach leave no goroutine, descriptor, FIFO or process, but for a
@@ -66,6 +67,7 @@
 //	<Root>/io.containerd.…/                 content, snapshots, metadata
 //	<State>/containerd.sock, ….sock.ttrpc   our own client; events from shims
 //	<State>/s/                              sockets of shims
+//	<State>/p/<pod>/                        of a pod's shim: its address, pid, what it said
 //	<State>/crib-shim                       link to Config.Shim, gone while closed
 //	<State>/init/                           the root of every init
 //	<State>/c/<id>/                         of a container: its end, FIFOs; see logpump
@@ -89,6 +91,13 @@
 //     remember independent of where a new version is installed.
 //   - Shims inherit our environment and our cgroup, as containerd's do: whoever
 //     starts the daemon clears NOTIFY_SOCKET, and its unit has KillMode=process.
+//   - The pod's shim is started by us, with its listening socket, and told to
+//     containerd as a sandbox is: no `shim start` for each container (9 ms), nobody
+//     waits for it to listen, and a container that is restarted finds it. Its standard
+//     error is a file, which is logged when it ends. A daemon that starts ends shims
+//     without a container. Rejected: containerd's records of sandboxes, a transaction
+//     for each pod; starting it when the container is created, which only moves the
+//     work. With an external containerd all that is containerd's own.
 //   - A shim that hangs makes StopInit fail after 30 s with everything kept; it is
 //     not killed. Rejected: looking for its pid by command line. That is done only
 //     for shims whose socket no bundle names: those have no container, and nobody

@@ -119,7 +119,7 @@ func (e *Engine) open(ctx context.Context) (err error) {
 		if e.server, err = startServer(ctx, e.cfg); err != nil {
 			return err
 		}
-		address = e.server.address
+		address = e.server.address()
 	}
 	e.client, err = client.New(address, client.WithDefaultNamespace(namespace), client.WithTimeout(openTimeout))
 	if err != nil {

@@ -103,22 +103,21 @@ func lockRoot(root string) (*os.File, error) {
 
 // linkShim makes the name by which the embedded engine knows the shim's binary;
 // why it is not the path itself is said at [server.disconnect].
-func linkShim(state, shim string) (string, error) {
+func linkShim(link, shim string) error {
 	if _, err := os.Stat(shim); err != nil {
-		return "", fmt.Errorf("looking for engine.shim: %w", err)
+		return fmt.Errorf("looking for engine.shim: %w", err)
 	}
-	link := filepath.Join(state, "crib-shim")
-	next := filepath.Join(state, ".crib-shim")
+	next := filepath.Join(filepath.Dir(link), "."+filepath.Base(link))
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("linking engine.shim: %w", err)
+		return fmt.Errorf("linking engine.shim: %w", err)
 	}
 	if err := os.Symlink(shim, next); err != nil {
-		return "", fmt.Errorf("linking engine.shim: %w", err)
+		return fmt.Errorf("linking engine.shim: %w", err)
 	}
 	if err := os.Rename(next, link); err != nil {
-		return "", fmt.Errorf("linking engine.shim: %w", err)
+		return fmt.Errorf("linking engine.shim: %w", err)
 	}
-	return link, nil
+	return nil
 }
 
 // listenUnix listens at path for root only. A socket that a crash left there is

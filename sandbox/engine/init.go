@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/errdefs"
@@ -63,7 +67,7 @@ func (e *Engine) startInit(ctx context.Context, in Init) (uint32, error) {
 	if in.OOMScoreAdj, err = e.grantedOOMScore(in.OOMScoreAdj); err != nil {
 		return 0, err
 	}
-	c := containers.Container{ID: in.PodID, Labels: initLabels(in)}
+	c := containers.Container{ID: in.PodID, SandboxID: e.sandboxID(in.PodID), Labels: initLabels(in)}
 	if c.Spec, err = typeurl.MarshalAny(initSpec(in, e.info.OCIVersion)); err != nil {
 		return 0, fmt.Errorf("encoding the spec: %w", err)
 	}
@@ -73,7 +77,10 @@ func (e *Engine) startInit(ctx context.Context, in Init) (uint32, error) {
 	if _, err = e.client.ContainerService().Create(ctx, c); err != nil {
 		return 0, fmt.Errorf("recording container %s: %w", c.ID, err)
 	}
-	return e.startTask(ctx, c.ID, &types.Mount{Type: "bind", Source: e.root, Options: []string{"rbind", "ro"}})
+	return e.runTask(ctx, c.ID, &tasks.CreateTaskRequest{
+		ContainerID: c.ID,
+		Rootfs:      []*types.Mount{{Type: "bind", Source: e.root, Options: []string{"rbind", "ro"}}},
+	})
 }
 
 // StopInit kills the init of a pod, and by that everything in its PID
@@ -106,7 +113,10 @@ func (e *Engine) remove(ctx context.Context, id string) error {
 	if err := e.client.ContainerService().Delete(ctx, id); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("deleting container %s: %w", id, err)
 	}
-	return e.releaseShim(ctx, id)
+	if e.server == nil {
+		return nil
+	}
+	return e.server.endShim(ctx, id)
 }
 
 // InitRunning says whether the init of a pod runs.
@@ -125,6 +135,13 @@ func (e *Engine) Inits(ctx context.Context) ([]string, error) {
 	ids := make([]string, 0, len(all))
 	for _, c := range all {
 		ids = append(ids, c.Labels[labelPod])
+	}
+	shims, err := os.ReadDir(filepath.Join(e.cfg.State, shimsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing shims: %w", err)
+	}
+	for _, d := range shims {
+		ids = append(ids, d.Name())
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), nil

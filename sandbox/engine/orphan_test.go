@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // script makes a program of the lab.
@@ -30,15 +32,11 @@ func (l *lab) crash() {
 }
 
 // TestAShimWhoseDaemonWasKilledWhileItStartedIsEnded kills the daemon when the shim
-// runs and bootstrap.json is not written yet.
+// runs and no bundle names it yet.
 func TestAShimWhoseDaemonWasKilledWhileItStartedIsEnded(t *testing.T) {
 	l := newLab(t)
 	shim := l.cfg.Shim
-	l.cfg.Shim = l.script("crib-shim", fmt.Sprintf(`for last; do :; done
-[ "$last" = start ] || exec %[1]s "$@"
-answer=$(%[1]s "$@")
-kill -9 $PPID
-`, shim))
+	l.cfg.Shim = l.script("crib-shim", fmt.Sprintf("kill -9 $PPID; exec %s \"$@\"\n", shim))
 	l.crash()
 	l.cfg.Shim = shim
 	orphans := l.shims()
@@ -50,23 +48,35 @@ kill -9 $PPID
 	l.stop(e)
 }
 
-// TestAShimThatNobodyAskedToEndIsEndedByTheRemoval is the same in a daemon that lives:
-// containerd gives the start up when its time is over.
-func TestAShimThatNobodyAskedToEndIsEndedByTheRemoval(t *testing.T) {
+// TestAShimThatNeverAnswersIsKilledByTheRemoval has a shim that is stopped before it
+// serves; its socket takes connections all the same.
+func TestAShimThatNeverAnswersIsKilledByTheRemoval(t *testing.T) {
 	l := newLab(t)
-	shim := l.cfg.Shim
-	l.cfg.Shim = l.script("crib-shim", fmt.Sprintf(`for last; do :; done
-[ "$last" = start ] || exec %[1]s "$@"
-answer=$(%[1]s "$@")
-exit 1
-`, shim))
+	l.cfg.Shim = l.script("crib-shim", fmt.Sprintf("kill -STOP $$; exec %s \"$@\"\n", l.cfg.Shim))
+	e := l.open()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := e.StartInit(ctx, Init{PodID: l.pod, CgroupsPath: l.cg}); err == nil {
+		t.Fatal("an init without a shim was started")
+	}
+	// containerd goes on with the start for a while, and until then it is refused.
+	for range 10 {
+		if err := e.StopInit(t.Context(), l.pod); err == nil {
+			break
+		}
+	}
+	l.stop(e)
+}
+
+// TestAShimThatEndsAtOnceIsAnErrorThatLeavesNothing has a program that is none.
+func TestAShimThatEndsAtOnceIsAnErrorThatLeavesNothing(t *testing.T) {
+	l := newLab(t)
+	l.cfg.Shim = l.script("crib-shim", "exit 1\n")
 	e := l.open()
 	if _, err := e.StartInit(t.Context(), Init{PodID: l.pod, CgroupsPath: l.cg}); err == nil {
 		t.Fatal("an init without a shim was started")
 	}
-	for _, pid := range l.shims() {
-		l.awaitEnd(pid)
-	}
+	l.noTraces(l.pod)
 	l.stop(e)
 }
 

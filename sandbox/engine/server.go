@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/events/exchange"
@@ -34,15 +35,21 @@ const closeTimeout = 10 * time.Second
 // server is containerd in our process: its plugins, and the two servers that
 // they register on. All of it belongs to the goroutine that opens and closes.
 type server struct {
-	address string // of the gRPC socket; shims get address + ".ttrpc"
-	shim    string // the link to the shim's binary
-	log     *log.Entry
-	lock    *os.File
-	trust   *trust // nil until lock is held
-	loaded  *plugin.Set
-	stop    context.CancelFunc // ends the plugins' goroutines
-	rpc     rpcServers
+	state  string
+	log    *log.Entry
+	lock   *os.File
+	trust  *trust // nil until lock is held
+	loaded *plugin.Set
+	stop   context.CancelFunc // ends the plugins' goroutines
+	rpc    rpcServers
+	open   atomic.Bool // set when what was there before has been loaded
 }
+
+// address is that of the gRPC socket; shims get it with ".ttrpc" behind it.
+func (s *server) address() string { return filepath.Join(s.state, "containerd.sock") }
+
+// link is the name by which containerd knows the shim's program: see disconnect.
+func (s *server) link() string { return filepath.Join(s.state, "crib-shim") }
 
 // rpcServers are the servers and the goroutines that serve.
 type rpcServers struct {
@@ -54,9 +61,9 @@ type rpcServers struct {
 // startServer loads the plugins and serves them.
 func startServer(ctx context.Context, cfg Config) (*server, error) {
 	s := &server{
-		address: filepath.Join(cfg.State, "containerd.sock"),
-		log:     newEngineLog(cfg.Log),
-		loaded:  plugin.NewPluginSet(),
+		state:  cfg.State,
+		log:    newEngineLog(cfg.Log),
+		loaded: plugin.NewPluginSet(),
 	}
 	// The plugins live as long as the engine, not as long as the call of Open.
 	ctx, s.stop = context.WithCancel(log.WithLogger(context.WithoutCancel(ctx), s.log))
@@ -70,13 +77,13 @@ func (s *server) start(ctx context.Context, cfg Config) (err error) {
 	if s.lock, err = lockRoot(cfg.Root); err != nil {
 		return err
 	}
-	if err := endOrphans(ctx, cfg.State, s.address); err != nil {
+	if err := endOrphans(ctx, cfg.State, s.address()); err != nil {
 		s.log.WithError(err).Warn("shims of an engine that was killed are left")
 	}
 	if s.trust, err = openTrust(cfg.Root); err != nil {
 		return err
 	}
-	if s.shim, err = linkShim(cfg.State, cfg.Shim); err != nil {
+	if err := linkShim(s.link(), cfg.Shim); err != nil {
 		return err
 	}
 	for _, p := range registry.Graph(func(*plugin.Registration) bool { return false }) {
@@ -84,6 +91,7 @@ func (s *server) start(ctx context.Context, cfg Config) (err error) {
 			return err
 		}
 	}
+	s.open.Store(true)
 	return s.serve(cfg.Listen)
 }
 
@@ -94,13 +102,12 @@ func (s *server) load(ctx context.Context, cfg Config, r plugin.Registration) er
 	ic := plugin.NewContext(ctx, s.loaded, map[string]string{
 		plugins.PropertyRootDir:      filepath.Join(cfg.Root, uri),
 		plugins.PropertyStateDir:     filepath.Join(cfg.State, uri),
-		plugins.PropertyGRPCAddress:  s.address,
-		plugins.PropertyTTRPCAddress: s.address + ".ttrpc",
+		plugins.PropertyGRPCAddress:  s.address(),
+		plugins.PropertyTTRPCAddress: s.address() + ".ttrpc",
 	})
 	ic.Config = r.Config
 	if r.Type == plugins.ShimPlugin {
-		// A registration's own Config is the process's, not the engine's.
-		ic.Config = &v2.ShimConfig{SocketDir: socketDir(cfg.State)}
+		r.InitFn = s.newShims
 	}
 	p := r.Init(ic)
 	err := p.Err()
@@ -146,12 +153,12 @@ func (s *server) serve(listen string) (err error) {
 	if err := s.register(); err != nil {
 		return err
 	}
-	ours, err := listenUnix(s.address)
+	ours, err := listenUnix(s.address())
 	if err != nil {
 		return err
 	}
 	s.goServe(func() error { return s.rpc.grpc.Serve(ours) })
-	shims, err := listenUnix(s.address + ".ttrpc")
+	shims, err := listenUnix(s.address() + ".ttrpc")
 	if err != nil {
 		return err
 	}
@@ -291,7 +298,7 @@ func (s *server) disconnect() error {
 	if tasks == nil || shims == nil {
 		return nil
 	}
-	if err := os.Remove(s.shim); err != nil {
+	if err := os.Remove(s.link()); err != nil {
 		return fmt.Errorf("leaving the shims (their connections stay open): %w", err)
 	}
 	s.log.Logger.SetLevel(logrus.PanicLevel) // a warning for each would be wrong and alarming

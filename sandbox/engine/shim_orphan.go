@@ -16,8 +16,9 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/api/runtime/task/v3"
-	"github.com/containerd/containerd/v2/pkg/shim"
 	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/ttrpc"
 	"golang.org/x/sys/unix"
 )
@@ -48,7 +49,7 @@ func endOrphans(ctx context.Context, state, address string) error {
 			errs = append(errs, endProcess(ctx, p.pid))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, sweepShims(state, known))...)
 }
 
 // knownShims are the paths of the sockets that the bundles of an engine name.
@@ -180,57 +181,48 @@ func endProcess(ctx context.Context, pid int) error {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("ending process %d: %w", pid, err)
 	}
-	wait := killTimeout
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline))
+	if err := awaitPidfd(ctx, fd, pid, killTimeout); err != nil {
+		return err
 	}
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(wait.Milliseconds(), 0)))
-	if err == nil && n == 0 {
-		err = errors.New("it has not ended after SIGKILL")
-	}
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		return fmt.Errorf("ending process %d: %w", pid, err)
-	}
+	_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // if it is a child of ours
 	return nil
 }
 
-// askToEnd asks the shim at a socket to end, which it does if it has no container.
-// It is false if it does not answer.
-func askToEnd(ctx context.Context, socket, podID string) bool {
+// askToEnd asks the shim at a socket to end. errdefs.ErrFailedPrecondition if it has
+// a container.
+func askToEnd(ctx context.Context, socket, podID string) error {
 	ctx, cancel := context.WithTimeout(ctx, idleTimeout)
 	defer cancel()
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
-		return true // it has ended meanwhile
+		return nil // it has ended meanwhile
 	}
 	c := ttrpc.NewClient(conn)
 	defer func() { _ = c.Close() }()
-	_, err = task.NewTTRPCTaskClient(c).Shutdown(ctx, &task.ShutdownRequest{ID: podID})
-	return err == nil || errors.Is(err, ttrpc.ErrClosed) // it ended before it answered
+	_, err = task.NewTTRPCTaskClient(c).Shutdown(ctx, &task.ShutdownRequest{ID: podID, Now: true})
+	if errors.Is(err, ttrpc.ErrClosed) {
+		return nil // it ended before it answered
+	}
+	return errgrpc.ToNative(err)
 }
 
-// endIdleShim ends the shim at an address if it has no container. One whose start
-// was broken off may wait for ever for a reader of its log, and is killed.
-func (e *Engine) endIdleShim(ctx context.Context, address, podID string) error {
+// endIdleShim ends the shim at an address if it has no container. One that does not
+// answer is killed, unless a bundle has its address.
+func (s *server) endIdleShim(ctx context.Context, address, podID string) error {
 	socket := strings.TrimPrefix(address, "unix://")
-	if askToEnd(ctx, socket, podID) {
-		return nil
-	}
-	known, err := knownShims(e.cfg.State)
-	if err != nil || known[socket] {
+	err := askToEnd(ctx, socket, podID)
+	if err == nil || errdefs.IsFailedPrecondition(err) {
 		return err
 	}
+	known, knownErr := knownShims(s.state)
+	if knownErr != nil || known[socket] {
+		return errors.Join(err, knownErr)
+	}
 	errs, all := []error{}, sockets{}
-	for _, p := range shimsOf(e.cfg.State, e.server.address) {
+	for _, p := range shimsOf(s.state, s.address()) {
 		if p.action == "" && slices.Contains(all.of(p.pid), socket) {
 			errs = append(errs, endProcess(ctx, p.pid))
 		}
 	}
-	if err := shim.RemoveSocket(address); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("ending the shim of pod %s: %w", podID, err)
-	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/errdefs"
@@ -98,11 +99,12 @@ func TestContainersOfThePodShareItsShim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := containers.Container{ID: second, Labels: map[string]string{labelPod: l.pod}, Spec: spec, Runtime: rt}
+	c := containers.Container{ID: second, SandboxID: e.sandboxID(l.pod), Labels: map[string]string{labelPod: l.pod}, Spec: spec, Runtime: rt}
 	if _, err := e.client.ContainerService().Create(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	pid, err := e.startTask(t.Context(), second, &types.Mount{Type: "bind", Source: e.root, Options: []string{"rbind", "ro"}})
+	root := []*types.Mount{{Type: "bind", Source: e.root, Options: []string{"rbind", "ro"}}}
+	pid, err := e.runTask(t.Context(), l.pod, &tasks.CreateTaskRequest{ContainerID: second, Rootfs: root})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +118,7 @@ func TestContainersOfThePodShareItsShim(t *testing.T) {
 	}
 	shims := processes(t, "crib-shim", l.cfg.State)
 	l.must(e.remove(t.Context(), second))
-	l.must(e.releaseShim(t.Context(), l.pod))
+	l.must(e.Release(t.Context(), l.pod))
 	for _, shim := range shims {
 		l.awaitEnd(shim)
 	}

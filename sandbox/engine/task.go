@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"syscall"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
-	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/containers"
-	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/containerd/containerd/v2/pkg/shim"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/typeurl/v2"
@@ -29,7 +27,7 @@ const deleteAttempts = 3
 // remembers it for times when we are not there, so it gets the lasting one.
 func (e *Engine) shimPath() string {
 	if e.server != nil {
-		return e.server.shim
+		return e.server.link()
 	}
 	return e.cfg.Shim
 }
@@ -47,16 +45,14 @@ func (e *Engine) runtime() (containers.RuntimeInfo, error) {
 	return containers.RuntimeInfo{Name: runtimeName, Options: opts}, nil
 }
 
-// startTask creates and starts the task of container id and returns its pid. On
-// an error the caller deletes the task: it may exist.
-func (e *Engine) startTask(ctx context.Context, id string, rootfs ...*types.Mount) (uint32, error) {
-	return e.runTask(ctx, &tasks.CreateTaskRequest{ContainerID: id, Rootfs: rootfs})
-}
-
-// runTask is startTask with all that can be asked for.
-func (e *Engine) runTask(ctx context.Context, r *tasks.CreateTaskRequest) (uint32, error) {
+// runTask creates and starts the task of a pod's container and returns its pid. On
+// an error the caller deletes the task: it may exist. The pod's lock is held.
+func (e *Engine) runTask(ctx context.Context, podID string, r *tasks.CreateTaskRequest) (uint32, error) {
 	svc, id := e.client.TaskService(), r.ContainerID
 	r.RuntimePath = e.shimPath()
+	if err := e.joinShim(ctx, podID, r); err != nil {
+		return 0, err
+	}
 	if _, err := svc.Create(ctx, r); err != nil {
 		return 0, fmt.Errorf("creating task %s: %w", id, errgrpc.ToNative(err))
 	}
@@ -110,25 +106,34 @@ func (e *Engine) deleteTask(ctx context.Context, id string) error {
 	return fmt.Errorf("deleting task %s: %w", id, errors.Join(errs...))
 }
 
-// releaseShim ends the shim of a pod if it has no container, as one whose start was
-// broken off, and removes the socket that it leaves behind when it is killed. One
-// that serves another container of the pod stays. The shims of an external
-// containerd are its own business. The pod's lock is held.
-func (e *Engine) releaseShim(ctx context.Context, podID string) error {
+// Release ends the shim of a pod, unless it has a container still. It is idempotent.
+// The shims of an external containerd end with their last container.
+func (e *Engine) Release(ctx context.Context, podID string) error {
 	if e.server == nil {
 		return nil
 	}
-	ctx = namespaces.WithNamespace(ctx, namespace)
-	address, err := shim.CreateSocketAddress(ctx, socketDir(e.cfg.State), e.server.address, podID, false)
+	if _, err := os.Stat(shimDir(e.cfg.State, podID)); errors.Is(err, fs.ErrNotExist) {
+		return nil // so that pods without containers need not wait
+	}
+	unlock, err := e.pods.Lock(ctx, podID)
 	if err != nil {
-		return fmt.Errorf("naming the socket of the shim of pod %s: %w", podID, err)
+		return fmt.Errorf("waiting for pod %s: %w", podID, err)
 	}
-	if shim.CanConnect(address) {
-		return e.endIdleShim(ctx, address, podID)
+	defer unlock()
+	return e.server.endShim(ctx, podID)
+}
+
+// joinShim makes the task of a pod's container one of the pod's shim. An external
+// containerd finds the shim by the spec's annotation.
+func (e *Engine) joinShim(ctx context.Context, podID string, r *tasks.CreateTaskRequest) error {
+	if e.server == nil {
+		return nil
 	}
-	if err := shim.RemoveSocket(address); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the socket of the dead shim of pod %s: %w", podID, err)
+	address, err := e.server.shimOf(ctx, podID)
+	if err != nil {
+		return err
 	}
+	r.TaskApiAddress, r.TaskApiVersion = "ttrpc+"+address, shimVersion
 	return nil
 }
 

@@ -47,6 +47,7 @@ func (d *Daemon) openContainers(bootID string) {
 		},
 		Limits:        func(r container.Resources) *specs.LinuxResources { return oci.Resources(r, features) },
 		RemoveVolumes: func(_ context.Context, id string) error { return os.RemoveAll(d.volumes(id)) },
+		Release:       d.engine.Release,
 		Strays:        d.strays,
 		BootID:        bootID,
 		Log:           d.log,
