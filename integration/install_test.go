@@ -61,7 +61,7 @@ func TestInstalledFilesMatchOurLinks(t *testing.T) {
 	for file, line := range map[string]string{
 		"00-crib.link":        "OriginalName=" + network.Prefix + "*",
 		"00-crib.network":     "Name=" + network.Prefix + "*",
-		"00-crib.nm.conf":     "unmanaged-devices+=interface-name:" + network.Prefix + "*",
+		"00-crib.nm.conf":     "match-device=interface-name:" + network.Prefix + "*",
 		"90-crib.sysctl.conf": "-net.ipv4.conf." + network.Prefix + "*.rp_filter = 2",
 	} {
 		if text := readText(t, filepath.Join("../cmd/crib/systemd", file)); !strings.Contains("\n"+text, "\n"+line+"\n") {
