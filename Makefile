@@ -145,7 +145,7 @@ uninstall: ## Remove what install made; systemctl disable --now crib and crib re
 # dpkg takes what follows "-" as a revision, and "~" before the end: 1.2-rc1 is
 # before 1.2, which is before 1.2-3-gabc, three commits later.
 DEB_VERSION = $(shell echo '$(VERSION)' | sed -E 's/-([0-9]+)-g([0-9a-f]+)/+\1.g\2/; s/-dirty$$/+dirty/; s/-/~/; s/-/./g')
-DEB_ARCH    = $(shell $(GO) env GOARCH)
+DEB_ARCH    = $(or $(GOARCH),$(shell $(GO) env GOARCH))
 DEB_STAGE   = $(BUILD)/deb/$(DEB_ARCH)
 DEB_EPOCH   = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),0)
 DEB_ROOT    = $(DEB_STAGE)/root

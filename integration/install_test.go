@@ -78,11 +78,7 @@ func TestInstallPackageVersionsSortAsReleasesDo(t *testing.T) {
 	versions := []string{"0.0.0-dev+abc", "1.0.0-rc1", "1.0.0-rc1-2-gabc123", "1.0.0", "1.0.0-3-gabc123-dirty", "1.0.1"}
 	last := ""
 	for _, version := range versions {
-		out, err := exec.Command("make", "-s", "-C", "..", "--eval", "print-version: ; @echo $(DEB_VERSION)", "print-version", "VERSION="+version).CombinedOutput()
-		if err != nil {
-			t.Fatalf("make: %v: %s", err, out)
-		}
-		now := strings.TrimSpace(string(out))
+		now := makeVariable(t, "DEB_VERSION", "VERSION="+version)
 		if strings.Contains(now, "-") {
 			t.Errorf("%s becomes %s, of which dpkg takes a part as revision", version, now)
 		}
@@ -93,6 +89,23 @@ func TestInstallPackageVersionsSortAsReleasesDo(t *testing.T) {
 		}
 		last = now
 	}
+}
+
+func TestInstallPackageIsOfTheArchitectureThatWasAskedFor(t *testing.T) {
+	if got := makeVariable(t, "DEB_ARCH", "GOARCH=arm64"); got != "arm64" {
+		t.Errorf("GOARCH=arm64 makes a package for %s", got)
+	}
+}
+
+// makeVariable returns what the Makefile sets, with arguments on make's command line.
+func makeVariable(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	args = append([]string{"-s", "-C", "..", "--eval", "print-it: ; @echo '$(" + name + ")'", "print-it"}, args...)
+	out, err := exec.Command("make", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("make: %v: %s", err, out)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // makeInstall runs a target of the Makefile with binaries that are only names.
