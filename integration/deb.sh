@@ -38,7 +38,7 @@ snapshot() {
 		# The kubelet removes the slices that it names; sysctl -a mounts binfmt_misc.
 		awk '{print $5}' /proc/self/mountinfo | grep -v binfmt_misc
 		find /sys/fs/cgroup -type d | grep -vE 'system.slice|kubepods|binfmt_misc'
-		find /etc /usr /var/lib /run -xdev \( -path /run/systemd -o -path /run/udev -o -path /var/lib/dpkg -o -path /run/log -o -path /run/crun \) -prune -o -print
+		find /etc /usr /var/lib /run -xdev \( -path /run/systemd -o -path /run/udev -o -path /var/lib/dpkg -o -path /run/log -o -path /run/crun -o -path "*/NetworkManager" \) -prune -o -print
 		sysctl -a 2>/dev/null | grep -E '^net\.ipv[46]\.(ip_forward|conf\.(all|default)\.(forwarding|rp_filter))'
 		ps -eo comm= | grep -E '^(crib|runc|sleep)'
 	} | sort >"$1"
