@@ -160,6 +160,7 @@ deb: $(BUILD)/tools/nfpm-$(NFPM_VERSION) ## A Debian package into build/, for th
 	GOARCH= $(GO) run ./cmd/crib completion bash >$(DEB_ROOT)/usr/share/bash-completion/completions/crib
 	printf 'crib (%s) unstable; urgency=medium\n\n  * CHANGELOG.md of the source says what changed.\n\n -- %s  %s\n' '$(DEB_VERSION)' \
 		"$$(sed -n 's/^maintainer: //p' cmd/crib/deb/nfpm.yaml)" "$$(date -uRd @$(DEB_EPOCH))" | gzip -9nc >$(DEB_ROOT)/usr/share/doc/crib/changelog.gz
+	find $(DEB_ROOT) -exec touch -hd @$(DEB_EPOCH) {} +
 	SOURCE_DATE_EPOCH=$(DEB_EPOCH) DEB_VERSION='$(DEB_VERSION)' DEB_ARCH=$(DEB_ARCH) DEB_STAGE=$(DEB_STAGE) \
 		$< package --config cmd/crib/deb/nfpm.yaml --packager deb --target $(BUILD)/crib_$(DEB_VERSION)_$(DEB_ARCH).deb
 
