@@ -7,6 +7,7 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 GOFMT    = $(shell $(GO) env GOROOT)/bin/gofmt
 BUILD   := $(CURDIR)/build
+BIN     ?= $(BUILD)
 
 # The same source gives the same binaries: static, no paths of the machine. The
 # version comes from here, so that go need not ask git who owns the checkout.
@@ -14,6 +15,7 @@ GOBUILD := CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '-s -w -
 
 CRICTL_VERSION   := v1.37.0
 GOLANGCI_VERSION := v2.15.0
+NFPM_VERSION     := v2.48.0
 
 # What make test leaves to the second run, without -race: packages in which
 # containerd is compiled in, and those that run built binaries.
@@ -27,7 +29,7 @@ TESTIMAGES ?= ../shared/testimages
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test minbase critest unit bench microbench verify lint fmt build build-arm64 tools install clean deps-demo deps-test
+.PHONY: help demo test minbase critest unit bench microbench verify lint fmt build build-arm64 tools install uninstall deb clean deps-demo deps-test
 
 help: ## This list
 	@awk -F ':.*## ' '/^## /{printf "\n%s\n", substr($$0, 4)} /^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,7 +73,7 @@ verify: ## What CI runs besides tests: format, vet, modules, import laws, budget
 	$(GO) vet ./...
 	$(GO) mod verify
 	$(GO) mod tidy -diff
-	$(GO) test -short -run 'Layers|Imports|Door|Budget|Habit' ./integration
+	$(GO) test -short -run 'Layers|Imports|Door|Budget|Habit|Install' ./integration
 
 lint: $(BUILD)/tools/golangci-lint-$(GOLANGCI_VERSION) ## golangci-lint: what needs types to be found
 	$< run ./...
@@ -82,8 +84,8 @@ fmt: ## Format the Go files
 ## Build
 
 build: ## Static binaries into build/
-	@mkdir -p $(BUILD)
-	$(GOBUILD) -o $(BUILD)/ ./cmd/...
+	@mkdir -p $(BIN)
+	$(GOBUILD) -o $(BIN)/ ./cmd/...
 
 build-arm64: ## The same for arm64, into build/arm64/
 	@mkdir -p $(BUILD)/arm64
@@ -109,10 +111,58 @@ $(BUILD)/tools/golangci-lint-$(GOLANGCI_VERSION):
 	CGO_ENABLED=0 GOBIN=$(BUILD)/tools $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv $(BUILD)/tools/golangci-lint $@
 
-install: build ## Binaries and unit file below DESTDIR and PREFIX (/usr/local)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/system
-	install -m 0755 $(BUILD)/crib $(BUILD)/crib-shim $(BUILD)/crib-init $(DESTDIR)$(PREFIX)/bin/
-	sed 's,/usr/local/bin,$(PREFIX)/bin,' cmd/crib/systemd/crib.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/crib.service
+# Not in integration/tools for the same reason. GOARCH is the package's, not the tool's.
+$(BUILD)/tools/nfpm-$(NFPM_VERSION):
+	GOARCH= CGO_ENABLED=0 GOBIN=$(BUILD)/tools $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+	mv $(BUILD)/tools/nfpm $@
+
+## Install it (PREFIX is /usr/local or /usr: systemd, udev and sysctl look there)
+
+# NetworkManager does not look into /usr/local/lib.
+NM_CONF := $(if $(filter /usr,$(PREFIX)),/usr/lib,/etc)/NetworkManager/conf.d
+
+# Files of cmd/crib/systemd, and as what they are installed.
+DROPINS := \
+	00-crib.link:$(PREFIX)/lib/systemd/network/00-crib.link \
+	00-crib.network:$(PREFIX)/lib/systemd/network/00-crib.network \
+	00-crib.nm.conf:$(NM_CONF)/00-crib.conf \
+	90-crib.sysctl.conf:$(PREFIX)/lib/sysctl.d/90-crib.conf \
+	crib.modules.conf:$(PREFIX)/lib/modules-load.d/crib.conf
+UNIT    := $(PREFIX)/lib/systemd/system/crib.service
+LIBEXEC := $(PREFIX)/libexec/crib
+
+install: build ## Binaries, unit, and files that keep udev, networkd and others off our links; DESTDIR
+	install -D -m 0755 $(BIN)/crib $(DESTDIR)$(PREFIX)/bin/crib
+	install -D -m 0755 -t $(DESTDIR)$(LIBEXEC) $(BIN)/crib-shim $(BIN)/crib-init
+	@for f in $(DROPINS); do set -x; install -D -m 0644 cmd/crib/systemd/$${f%%:*} $(DESTDIR)$${f#*:}; { set +x; } 2>/dev/null; done
+	install -D -m 0644 cmd/crib/systemd/crib.service $(DESTDIR)$(UNIT)
+	sed -i 's,/usr/local/bin,$(PREFIX)/bin,' $(DESTDIR)$(UNIT)
+
+uninstall: ## Remove what install made; systemctl disable --now crib and crib reset come before it
+	rm -f $(foreach f,$(DROPINS),$(DESTDIR)$(lastword $(subst :, ,$f))) $(DESTDIR)$(UNIT) $(DESTDIR)$(PREFIX)/bin/crib
+	rm -rf $(DESTDIR)$(LIBEXEC)
+
+# dpkg takes what follows "-" as a revision, and "~" before the end: 1.2-rc1 is
+# before 1.2, which is before 1.2-3-gabc, three commits later.
+DEB_VERSION = $(shell echo '$(VERSION)' | sed -E 's/-([0-9]+)-g([0-9a-f]+)/+\1.g\2/; s/-dirty$$/+dirty/; s/-/~/; s/-/./g')
+DEB_ARCH    = $(or $(GOARCH),$(shell $(GO) env GOARCH))
+DEB_STAGE   = $(BUILD)/deb/$(DEB_ARCH)
+DEB_EPOCH   = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),0)
+DEB_ROOT    = $(DEB_STAGE)/root
+
+deb: $(BUILD)/tools/nfpm-$(NFPM_VERSION) ## A Debian package into build/, for this machine or GOARCH=arm64
+	rm -rf $(DEB_STAGE)
+	$(MAKE) --no-print-directory install BIN=$(DEB_STAGE)/bin DESTDIR=$(DEB_ROOT) PREFIX=/usr
+	install -D -m 0644 cmd/crib/deb/copyright $(DEB_ROOT)/usr/share/doc/crib/copyright
+	install -D -m 0644 cmd/crib/deb/lintian-overrides $(DEB_ROOT)/usr/share/lintian/overrides/crib
+	install -d $(DEB_ROOT)/usr/share/man/man8 $(DEB_ROOT)/usr/share/bash-completion/completions
+	gzip -9nc cmd/crib/deb/crib.8 >$(DEB_ROOT)/usr/share/man/man8/crib.8.gz
+	GOARCH= $(GO) run ./cmd/crib completion bash >$(DEB_ROOT)/usr/share/bash-completion/completions/crib
+	printf 'crib (%s) unstable; urgency=medium\n\n  * CHANGELOG.md of the source says what changed.\n\n -- %s  %s\n' '$(DEB_VERSION)' \
+		"$$(sed -n 's/^maintainer: //p' cmd/crib/deb/nfpm.yaml)" "$$(date -uRd @$(DEB_EPOCH))" | gzip -9nc >$(DEB_ROOT)/usr/share/doc/crib/changelog.gz
+	find $(DEB_ROOT) -exec touch -hd @$(DEB_EPOCH) {} +
+	SOURCE_DATE_EPOCH=$(DEB_EPOCH) DEB_VERSION='$(DEB_VERSION)' DEB_ARCH=$(DEB_ARCH) DEB_STAGE=$(DEB_STAGE) \
+		$< package --config cmd/crib/deb/nfpm.yaml --packager deb --target $(BUILD)/crib_$(DEB_VERSION)_$(DEB_ARCH).deb
 
 clean: ## Remove build/
 	rm -rf $(BUILD)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
 	"time"
 
@@ -34,7 +33,7 @@ func (n *Network) apply(ctx context.Context) error {
 	if len(subnets) == 0 || !n.mem.isRestored() {
 		return nil
 	}
-	onBridge := n.applyBridge(ctx, subnets)
+	onBridge := n.applyBridge(subnets)
 	onRules := n.applyRules(ctx, subnets)
 	n.mem.report(time.Now(), onBridge, onRules)
 	if err := errors.Join(onBridge, onRules); err != nil {
@@ -64,7 +63,7 @@ func (n *Network) setNetworks(ctx context.Context, subnets []netip.Prefix) error
 }
 
 // applyBridge makes the bridge and the sysctls match.
-func (n *Network) applyBridge(ctx context.Context, subnets []netip.Prefix) error {
+func (n *Network) applyBridge(subnets []netip.Prefix) error {
 	mtu := n.cfg.MTU
 	if mtu == 0 {
 		var err error
@@ -72,7 +71,6 @@ func (n *Network) applyBridge(ctx context.Context, subnets []netip.Prefix) error
 			return err
 		}
 	}
-	n.loadBridgeFilter(ctx)
 	settings, err := hostSettings(subnets)
 	if err != nil {
 		return err
@@ -100,17 +98,6 @@ func (n *Network) set(list []setting, record string) error {
 		n.cfg.Log.Info("set sysctl", "network", n.cfg.Name, "sysctl", s.path, "value", s.value)
 	}
 	return err
-}
-
-// loadBridgeFilter tries to load br_netfilter where it is missing. Without it
-// Services do not work between pods of one node; Status says so.
-func (n *Network) loadBridgeFilter(ctx context.Context) {
-	if bridgeFilterLoaded() || n.mem.triedFilter() {
-		return
-	}
-	if out, err := exec.CommandContext(ctx, "modprobe", "br_netfilter").CombinedOutput(); err != nil {
-		n.cfg.Log.Warn("loading kernel module br_netfilter", "network", n.cfg.Name, "error", err, "output", string(out))
-	}
 }
 
 // bridgeFilterLoaded reports whether rules see what passes between bridge ports.
@@ -181,7 +168,15 @@ func (n *Network) createBridge(mac net.HardwareAddr, mtu int) error {
 		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu))),
 		info,
 	)
-	return b.run()
+	return lacking("bridge", b.run())
+}
+
+// lacking names the module of a kind of link that the kernel does not know.
+func lacking(module string, err error) error {
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("%w: this kernel has no such links; `modprobe %s` loads them or says why not", err, module)
+	}
+	return err
 }
 
 const (

@@ -45,7 +45,7 @@ func (l link) create() error {
 	var b batch
 	b.add("creating link "+l.host, unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, l.createMessage(int(ns.Fd()))...)
 	l.addHost(&b)
-	return b.run()
+	return lacking("veth", b.run())
 }
 
 // createMessage says what both ends are.

@@ -21,7 +21,6 @@ type health struct {
 	reason   string
 	trouble  string
 	logged   string         // the trouble that was logged last
-	modprobe bool           // was tried
 	networks []netip.Prefix // that the rules were made for last
 }
 
@@ -71,15 +70,6 @@ func (m *memory) isNews(err error) bool {
 	return news
 }
 
-// triedFilter reports whether it was called before.
-func (m *memory) triedFilter() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	tried := m.health.modprobe
-	m.health.modprobe = true
-	return tried
-}
-
 // trouble returns what is wrong at present, if anything, and whether it counts.
 func (m *memory) trouble(now time.Time) (h health, counts bool) {
 	m.mu.Lock()
@@ -121,7 +111,8 @@ func (n *Network) notes(h health) []string {
 		notes = append(notes, fmt.Sprintf("range %v is not served: this kernel runs no IPv6", unserved))
 	}
 	if !bridgeFilterLoaded() {
-		notes = append(notes, "br_netfilter is not loaded: Services may not answer pods of the same node")
+		notes = append(notes, "br_netfilter is not loaded: Services may not answer pods of the same node; "+
+			"`modprobe br_netfilter` loads it or says why not")
 	}
 	for _, r := range n.Ranges() {
 		if r.Free == 0 {

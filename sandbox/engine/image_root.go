@@ -57,7 +57,8 @@ func findSnapshotter(ctx context.Context, c *client.Client, cfg Config) (snapsho
 			return s, nil
 		}
 		if err := overlayWorks(s.dir, cfg); err != nil {
-			cfg.Log.Warn("images are unpacked by copying, which takes more space: overlayfs does not work", "directory", s.dir, "error", err)
+			cfg.Log.Warn("images are unpacked by copying, which takes more space: overlayfs does not work "+
+				"(`modprobe overlay` says whether the kernel has it; the directory's file system may not allow it)", "directory", s.dir, "error", err)
 			continue
 		}
 		s.volatile, err = kernelversion.GreaterEqualThan(kernelversion.KernelVersion{Kernel: 5, Major: 10})

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/crib-runtime/crib/cmd/crib/admin"
 	"github.com/crib-runtime/crib/cmd/crib/config"
 	"github.com/crib-runtime/crib/network/netns"
@@ -72,7 +74,14 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if err := netns.Share(d.cfg.Network.NetnsDir); err != nil {
 		return fmt.Errorf("prepare %s for the pins of namespaces: %w", d.cfg.Network.NetnsDir, err)
 	}
+	lacking := loadModules(ctx, kernelModules())
+	if lacking != nil {
+		d.log.Debug("parts of the kernel that are built in or missing", "error", lacking)
+	}
 	if d.nets, err = openNetworks(d.cfg, d.store, d.log); err != nil {
+		if errdefs.IsUnavailable(err) && lacking != nil {
+			return fmt.Errorf("%w; %w", err, lacking)
+		}
 		return err
 	}
 	if err := d.nets.start(ctx); err != nil {
@@ -116,11 +125,11 @@ func (d *Daemon) podFiles() files.Pods { return files.Pods{Root: filepath.Join(d
 
 // openEngine opens containerd, ours or the one of the configuration.
 func (d *Daemon) openEngine(ctx context.Context) (*engine.Engine, error) {
-	shim, err := beside(d.cfg.Engine.Shim, "crib-shim")
+	shim, err := helper(d.cfg.Engine.Shim, "crib-shim")
 	if err != nil {
 		return nil, err
 	}
-	init, err := beside(d.cfg.Engine.Init, "crib-init")
+	init, err := helper(d.cfg.Engine.Init, "crib-init")
 	if err != nil {
 		return nil, err
 	}
@@ -145,9 +154,10 @@ func (d *Daemon) openEngine(ctx context.Context) (*engine.Engine, error) {
 	return engine.Open(ctx, cfg)
 }
 
-// beside returns the path of a program that the configuration names, or of the
-// one that was installed beside this program.
-func beside(path, name string) (string, error) {
+// helper returns the path of a program that the configuration names, or of the
+// one that was installed with this program: in ../libexec/crib, else beside it,
+// where a build leaves it.
+func helper(path, name string) (string, error) {
 	if path != "" {
 		return path, nil
 	}
@@ -155,7 +165,12 @@ func beside(path, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(filepath.Dir(self), name), nil
+	dir := filepath.Dir(self)
+	installed := filepath.Join(filepath.Dir(dir), "libexec", "crib", name)
+	if _, err := os.Stat(installed); err == nil {
+		return installed, nil
+	}
+	return filepath.Join(dir, name), nil
 }
 
 // cadvisorSocket is where the kubelet's cAdvisor looks for containerd. What it

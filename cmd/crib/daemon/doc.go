@@ -8,6 +8,7 @@
 //
 // # Start, in this order
 //
+//	modules        of the kernel that are not loaded
 //	pod CIDRs      of the configuration, else as the kubelet last gave them
 //	sockets        Version and Status answer at once, all else is Unavailable
 //	recovery       package sandbox
@@ -23,4 +24,9 @@
 //  1. The state directory has a lock of its own. Rejected: the root's alone, with
 //     which a second daemon or a reset with another --root, and the state of the
 //     first by default, took sockets and pods from a daemon that ran.
+//
+//  2. Modules are loaded here, once, at the start, by modprobe. Context: the kernel
+//     loads most of them when they are used, where it is allowed to, and
+//     br_netfilter never. Rejected: refusing a kernel whose modules are not found,
+//     which may have them built in; what does not work then says so and names them.
 package daemon
