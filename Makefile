@@ -29,7 +29,7 @@ TESTIMAGES ?= ../shared/testimages
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test minbase critest unit bench microbench verify lint fmt build build-arm64 tools install uninstall deb clean deps-demo deps-test
+.PHONY: help demo test minbase critest long unit bench microbench verify lint fmt build build-arm64 tools install uninstall deb clean deps-demo deps-test
 
 help: ## This list
 	@awk -F ':.*## ' '/^## /{printf "\n%s\n", substr($$0, 4)} /^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ minbase: ## demo and test on a fresh Debian in namespaces of its own, and what t
 
 critest: build $(BUILD)/tools/critest $(BUILD)/tools/crane ## The CRI conformance suite (root, gcc, and TESTIMAGES)
 	$(GO) run ./integration/critest --bin $(BUILD) --tools $(BUILD)/tools --images $(TESTIMAGES)
+
+long: build ## What the tests do a few times, a thousand times (root): restarts of a container, a minute of logs
+	CRIB_LONG=1 CRIB_BIN=$(BUILD) $(GO) test -timeout 60m -v -run 'TestOnePodHasOneShim|TestALogIsWhole' ./integration
 
 unit: ## Hermetic and fast: no root, no kernel features, no network
 	$(GO) test -short ./...

@@ -265,12 +265,13 @@ func (c *crib) containerPID(id string) int {
 	return pid
 }
 
+// TestOnePodHasOneShim restarts a container beside another one, 1000 times in a long run.
 func TestOnePodHasOneShim(t *testing.T) {
 	c := startWithImage(t)
 	pod := c.Pod("a")
 	podID, _ := c.pod(pod)
 	stays := c.launch(podID, pod, c.Container("stays", "sleep", "1000"))
-	for i := range 30 {
+	for i := range long(30, 1000) {
 		cfg := c.Container("comes", "true")
 		cfg.Metadata.Attempt = uint32(i)
 		id := c.launch(podID, pod, cfg)

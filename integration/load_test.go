@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -54,14 +55,57 @@ func TestRotationUnderLoadLosesAndTearsNoLine(t *testing.T) {
 		}
 		log.Write(b)
 	}
-	sequences(t, strings.Split(strings.TrimSpace(log.String()), "\n"))
+	sequences(t, 1000, strings.Split(strings.TrimSpace(log.String()), "\n"))
 }
 
-// sequences checks that lines count from 1 to 1000 again and again, and end with 0.
-func sequences(t *testing.T, lines []string) {
+// TestALogIsWholeThoughTheDaemonWasAway has a container print 10 MB/s, for a minute in
+// a long run, while there is no daemon.
+func TestALogIsWholeThoughTheDaemonWasAway(t *testing.T) {
+	c := startWithImage(t)
+	pod := c.Pod("a")
+	podID, _ := c.pod(pod)
+	talk := fmt.Sprintf("until [ -e /tmp/go ]; do usleep 1000; done; for i in $(seq %d); do seq 150000; usleep 90000; done; echo 0", long(10, 600))
+	id := c.launch(podID, pod, c.Container("talk", "sh", "-c", talk))
+	fd, err := unix.PidfdOpen(c.containerPID(id), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if _, err := c.Exec(t.Context(), id, "touch", "/tmp/go"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10*60*1000); n != 1 {
+		t.Fatalf("without a daemon the container does not end: %d, %v", n, err)
+	}
+	if err := c.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.exited(id); got.ExitCode != 0 {
+		t.Errorf("it ended with %d", got.ExitCode)
+	}
+	b, err := os.ReadFile(filepath.Join(c.LogDir(pod), "talk.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sequences(t, 150_000, strings.Split(strings.TrimSpace(string(b)), "\n"))
+}
+
+// long is how often something is done: seldom, unless CRIB_LONG asks for the long run.
+func long(seldom, often int) int {
+	if os.Getenv("CRIB_LONG") == "" {
+		return seldom
+	}
+	return often
+}
+
+// sequences checks that lines count from 1 to n again and again, and end with 0.
+func sequences(t *testing.T, n int, lines []string) {
 	t.Helper()
 	for i, line := range lines {
-		want := i%1000 + 1
+		want := i%n + 1
 		if i == len(lines)-1 {
 			want = 0
 		}
