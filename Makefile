@@ -16,10 +16,14 @@ GOBUILD := CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '-s -w -
 CRICTL_VERSION   := v1.37.0
 GOLANGCI_VERSION := v2.15.0
 NFPM_VERSION     := v2.48.0
+RUNC_VERSION     := v1.5.2
 
 # What make test leaves to the second run, without -race: packages in which
 # containerd is compiled in, and those that run built binaries.
 SLOW := /sandbox/engine|/cmd/|/integration
+
+# A runc for what Debian's cannot do.
+NEW_RUNC := $(BUILD)/tools/runc-$(RUNC_VERSION)/runc
 
 # Scripts that build and serve the images of the conformance suite; without them it
 # is left out.
@@ -46,15 +50,15 @@ test: deps-test verify build build-arm64 tools ## Everything: the house rules, b
 	@[ "$$(id -u)" = 0 ] || echo "not root: tests that need the kernel are skipped"
 	PATH=$(BUILD)/tools:$$PATH $(GO) test $$(command -v gcc >/dev/null && echo -race) -timeout 25m \
 		$$($(GO) list ./... | grep -Ev '$(SLOW)')
-	PATH=$(BUILD)/tools:$$PATH CRIB_BIN=$(BUILD) $(GO) test -timeout 25m \
+	PATH=$(BUILD)/tools:$$PATH CRIB_BIN=$(BUILD) CRIB_NEW_RUNC=$(NEW_RUNC) $(GO) test -timeout 25m \
 		$$($(GO) list ./... | grep -E '$(SLOW)')
 	@[ ! -e $(TESTIMAGES)/build.sh ] || $(MAKE) --no-print-directory critest
 
 minbase: ## demo and test on a fresh Debian in namespaces of its own, and what they left (root, debootstrap)
 	integration/minbase.sh
 
-critest: build $(BUILD)/tools/critest $(BUILD)/tools/crane ## The CRI conformance suite (root, gcc, and TESTIMAGES)
-	$(GO) run ./integration/critest --bin $(BUILD) --tools $(BUILD)/tools --images $(TESTIMAGES)
+critest: build $(BUILD)/tools/critest $(BUILD)/tools/crane $(NEW_RUNC) ## The CRI conformance suite (root, gcc, and TESTIMAGES)
+	PATH=$(dir $(NEW_RUNC)):$$PATH $(GO) run ./integration/critest --bin $(BUILD) --tools $(BUILD)/tools --images $(TESTIMAGES)
 
 long: build ## What the tests do a few times, a thousand times (root): restarts of a container, a minute of logs
 	CRIB_LONG=1 CRIB_BIN=$(BUILD) $(GO) test -timeout 60m -v -run 'TestOnePodHasOneShim|TestALogIsWhole' ./integration
@@ -94,7 +98,7 @@ build-arm64: ## The same for arm64, into build/arm64/
 	@mkdir -p $(BUILD)/arm64
 	GOARCH=arm64 $(GOBUILD) -o $(BUILD)/arm64/ ./cmd/...
 
-tools: $(BUILD)/tools/crictl ## Programs that the tests use, into build/tools/
+tools: $(BUILD)/tools/crictl $(NEW_RUNC) ## Programs that the tests use, into build/tools/
 
 $(BUILD)/tools/crictl: integration/tools/go.mod integration/tools/go.sum
 	CGO_ENABLED=0 $(GO) build -C integration/tools -buildvcs=false -trimpath \
@@ -108,6 +112,11 @@ $(BUILD)/tools/crane: integration/tools/go.mod integration/tools/go.sum
 $(BUILD)/tools/critest: integration/tools/go.mod integration/tools/go.sum
 	CGO_ENABLED=0 $(GO) test -C integration/tools -c -buildvcs=false -trimpath -ldflags '-s -w' \
 		-o $@ sigs.k8s.io/cri-tools/cmd/critest
+
+# Debian's runc cannot map the ids of mounts; what needs it takes this one.
+$(NEW_RUNC):
+	@mkdir -p $(@D)
+	CGO_ENABLED=1 GOBIN=$(@D) $(GO) install -tags seccomp -ldflags '-s -w' github.com/opencontainers/runc@$(RUNC_VERSION)
 
 # Not in integration/tools: its 200 modules would choose versions for crictl.
 $(BUILD)/tools/golangci-lint-$(GOLANGCI_VERSION):

@@ -103,7 +103,12 @@ var propagations = map[runtime.MountPropagation]string{
 
 func addMounts(spec *container.Spec, cfg *runtime.ContainerConfig) error {
 	for i, m := range cfg.GetMounts() {
-		if err := checkMount(fmt.Sprintf("config.mounts[%d]", i), m); err != nil {
+		field := fmt.Sprintf("config.mounts[%d]", i)
+		if err := checkMount(field, m); err != nil {
+			return err
+		}
+		users, err := mountUsersFrom(field, m)
+		if err != nil {
 			return err
 		}
 		spec.Mounts = append(spec.Mounts, container.Mount{
@@ -116,6 +121,7 @@ func addMounts(spec *container.Spec, cfg *runtime.ContainerConfig) error {
 			Image:             m.GetImage().GetImage(),
 			ImageSubPath:      m.GetImageSubPath(),
 			Options:           m.GetMountOptions(),
+			Users:             users,
 		})
 	}
 	return nil
@@ -141,10 +147,6 @@ func checkMount(field string, m *runtime.Mount) error {
 		return invalid("%s.recursive_read_only: the mount is not readonly", field)
 	case m.GetRecursiveReadOnly() && !private:
 		return invalid("%s.recursive_read_only: the propagation is %s, not private", field, m.GetPropagation())
-	case len(m.GetUidMappings()) > 0:
-		return invalid("%s.uidMappings: crib has no user namespaces yet", field)
-	case len(m.GetGidMappings()) > 0:
-		return invalid("%s.gidMappings: crib has no user namespaces yet", field)
 	}
 	return nil
 }

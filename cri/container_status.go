@@ -111,6 +111,9 @@ func mountsOf(mounts []container.Mount) []*runtime.Mount {
 				mount.Propagation = propagation
 			}
 		}
+		if !m.Users.IsZero() {
+			mount.UidMappings, mount.GidMappings = idMapsOf(m.Users.UIDs), idMapsOf(m.Users.GIDs)
+		}
 		if m.Image != "" {
 			mount.Image = &runtime.ImageSpec{Image: m.Image}
 		}

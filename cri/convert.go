@@ -65,10 +65,16 @@ func namespacesFrom(o *runtime.NamespaceOption) (sandbox.Namespaces, error) {
 	if o.GetPid() == runtime.NamespaceMode_TARGET {
 		return sandbox.Namespaces{}, invalid("%s.pid: TARGET is a mode of containers", field)
 	}
-	if u := o.GetUsernsOptions(); u != nil && u.Mode != runtime.NamespaceMode_NODE {
-		return sandbox.Namespaces{}, invalid("%s.userns_options: crib has no user namespaces yet", field)
+	users, err := usersFrom(field+".userns_options", o.GetUsernsOptions())
+	if err != nil {
+		return sandbox.Namespaces{}, err
+	}
+	host := o.GetNetwork() == runtime.NamespaceMode_NODE || o.GetIpc() == runtime.NamespaceMode_NODE || o.GetPid() == runtime.NamespaceMode_NODE
+	if !users.IsZero() && host {
+		return sandbox.Namespaces{}, invalid("%s.userns_options: a pod with users of its own has no network, ipc or pid of the host", field)
 	}
 	return sandbox.Namespaces{
+		Users:       users,
 		HostNetwork: o.GetNetwork() == runtime.NamespaceMode_NODE,
 		HostIPC:     o.GetIpc() == runtime.NamespaceMode_NODE,
 		HostPID:     o.GetPid() == runtime.NamespaceMode_NODE,
@@ -173,6 +179,8 @@ func optionsOf(ns sandbox.Namespaces) *runtime.NamespaceOption {
 		Network: mode[ns.HostNetwork],
 		Ipc:     mode[ns.HostIPC],
 		Pid:     runtime.NamespaceMode_CONTAINER,
+
+		UsernsOptions: userOptionsOf(ns.Users),
 	}
 	switch {
 	case ns.HostPID:

@@ -36,7 +36,8 @@ func (s *Service) Status(_ context.Context, req *runtime.StatusRequest) (*runtim
 		ready.Reason, ready.Message = "Recovering", "pods of an earlier process are being recovered"
 	}
 	net := s.cfg.Node.NetworkStatus()
-	features := &runtime.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: s.cfg.Node.RecursiveReadOnly()}
+	features := &runtime.RuntimeHandlerFeatures{}
+	features.RecursiveReadOnlyMounts, features.UserNamespaces = s.cfg.Node.MountFeatures()
 	resp := &runtime.StatusResponse{
 		Status: &runtime.RuntimeStatus{Conditions: []*runtime.RuntimeCondition{
 			ready,

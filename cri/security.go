@@ -114,8 +114,13 @@ func containerNamespacesFrom(o *runtime.NamespaceOption, pod sandbox.Namespaces)
 		return ns, invalid("%s.pid: %s is unknown", field, o.Pid)
 	case ns.PID == "target" && o.TargetId == "":
 		return ns, invalid("%s.target_id is empty, and pid is TARGET", field)
-	case o.UsernsOptions != nil && o.UsernsOptions.Mode != runtime.NamespaceMode_NODE:
-		return ns, invalid("%s.userns_options: crib has no user namespaces yet", field)
+	}
+	users, err := usersFrom(field+".userns_options", o.UsernsOptions)
+	if err != nil {
+		return ns, err
+	}
+	if users != pod.Users && !(users.IsZero() && o.UsernsOptions == nil) {
+		return ns, invalid("%s.userns_options differ from those of the pod", field)
 	}
 	if ns.PID == "target" {
 		ns.Target = o.TargetId

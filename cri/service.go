@@ -21,8 +21,9 @@ type Node interface {
 	NetworkStatus() network.Status
 	// SetPodCIDRs stores the CIDRs that the kubelet relays; they outlive a restart.
 	SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) error
-	// RecursiveReadOnly tells whether mounts can be read-only with all below them.
-	RecursiveReadOnly() bool
+	// MountFeatures tells whether mounts can be read-only with all below them, and
+	// whether their ids can be mapped, which user namespaces need.
+	MountFeatures() (recursiveReadOnly, idMap bool)
 	// SystemdCgroup tells whether containers' cgroups are made by systemd.
 	SystemdCgroup() bool
 	// Info is what `crictl info` shows: JSON texts by name.

@@ -30,8 +30,10 @@ test)
 	need nft nftables "tests read the kernel's rules in the operator's language"
 	need /etc/protocols netbase "nft shows protocols by the names in it"
 	need ip iproute2 "tests read links, addresses and routes in the operator's language"
-	need gcc gcc "go test -race needs a C compiler"
-	need /usr/include/stdio.h libc6-dev "go test -race needs the C library's headers"
+	need gcc gcc "go test -race and runc need a C compiler"
+	need /usr/include/stdio.h libc6-dev "go test -race and runc need the C library's headers"
+	need pkg-config pkg-config "runc 1.5 is built, for what Debian's cannot do"
+	need /usr/include/seccomp.h libseccomp-dev "runc 1.5 is built with it"
 	;;
 *) echo "deps.sh: unknown purpose $purpose: demo or test" >&2 && exit 2 ;;
 esac

@@ -24,8 +24,10 @@ type Config struct {
 	BootID   string // of /proc/sys/kernel/random/boot_id
 	NetnsDir string // where network namespaces are pinned
 	Process  string // "auto", "always" or "never": which pods get an init
-	Log      *slog.Logger
-	Observe  func(stage string, took time.Duration) // for metrics; may be nil
+	// UserNamespaces says that pods may have their own.
+	UserNamespaces bool
+	Log            *slog.Logger
+	Observe        func(stage string, took time.Duration) // for metrics; may be nil
 
 	// StopContainers kills a pod's containers, RemoveContainers removes what is of
 	// them and their records. Both are idempotent, are called for pods without

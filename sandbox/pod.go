@@ -52,6 +52,8 @@ type Namespaces struct {
 	HostIPC     bool `json:"hostIPC,omitempty"`
 	HostPID     bool `json:"hostPID,omitempty"`
 	SharedPID   bool `json:"sharedPID,omitempty"`
+	// Users are those of a user namespace; zero is the host's.
+	Users netns.Users `json:"users,omitzero"`
 }
 
 // DNS is the content of the pod's resolv.conf. Empty means a copy of the host's.

@@ -90,6 +90,9 @@ func (m *Manager) pins(id string, ns Namespaces) netns.Pins {
 	if !ns.HostIPC {
 		pins.IPC.Path = filepath.Join(dir, "ipc")
 	}
+	if !ns.Users.IsZero() {
+		pins.User.Path = filepath.Join(dir, "user")
+	}
 	return pins
 }
 
@@ -127,7 +130,10 @@ func (m *Manager) make(ctx context.Context, d *draft) error {
 // connect makes the namespaces and attaches the networks to them.
 func (m *Manager) connect(ctx context.Context, d *draft) error {
 	pod, start := d.pod(), time.Now()
-	spec := netns.Spec{Net: pod.Pins.Net.Path, IPC: pod.Pins.IPC.Path, UTS: pod.Pins.UTS.Path, Sysctls: sysctls(&pod.Spec)}
+	spec := netns.Spec{
+		Net: pod.Pins.Net.Path, IPC: pod.Pins.IPC.Path, UTS: pod.Pins.UTS.Path,
+		User: pod.Pins.User.Path, Users: pod.Spec.Namespaces.Users, Sysctls: sysctls(&pod.Spec),
+	}
 	if spec.UTS != "" {
 		spec.Hostname = pod.Spec.Hostname
 	}

@@ -37,6 +37,8 @@ func (m *Manager) validate(spec *Spec) error {
 		return invalid("config.dns_config has an entry with a space or a line break: %q", spec.DNS)
 	case spec.LogDirectory != "" && !filepath.IsAbs(spec.LogDirectory):
 		return invalid("config.log_directory %q is not absolute", spec.LogDirectory)
+	case !spec.Namespaces.Users.IsZero() && !m.cfg.UserNamespaces:
+		return invalid("config.linux.security_context.namespace_options.userns_options: this node has no user namespaces for pods: they need runc 1.2 or crun 1.9, overlayfs, and a kernel from 5.19 on")
 	case spec.Namespaces.SharedPID && m.cfg.Process == "never":
 		return invalid("containers that share a PID namespace need an init, and sandbox.process is \"never\"")
 	}

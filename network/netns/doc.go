@@ -3,7 +3,7 @@
 //
 // # Promise
 //
-// [Create] makes the network, IPC and UTS namespaces of a pod and pins each by a
+// [Create] makes the network, IPC, UTS and user namespaces of a pod and pins each by a
 // bind mount, so that they live without a process. It leaves lo up, the hostname
 // and the sysctls set; after an error nothing stays. [Remove] unpins and succeeds
 // when there is nothing to remove. [Check] says whether the pins still hold the
@@ -44,6 +44,7 @@
 // 3. lo is set up here and not by a network, because every pod needs it, whatever
 // its networks are.
 //
-// 4. User namespaces are to come: Go cannot unshare one in a process with threads,
-// so they will be made by a child process and pinned by the same code.
+// 4. A user namespace is made by a child that never runs a program, since Go cannot
+// unshare one in a process with threads; containerd's function for that is used. It
+// owns the others, and what only its own root may set is set as that.
 package netns

@@ -16,6 +16,8 @@ import (
 // of the paths are made if they are missing.
 type Spec struct {
 	Net, IPC, UTS string
+	User          string            // owns the others; needs Users
+	Users         Users             // of the user namespace
 	Hostname      string            // needs UTS; "" keeps the host's name
 	Sysctls       map[string]string // see ValidateSysctls
 }
@@ -32,6 +34,8 @@ type Pins struct {
 	Net Pin `json:"net,omitzero"`
 	IPC Pin `json:"ipc,omitzero"`
 	UTS Pin `json:"uts,omitzero"`
+	// User is what owns the others.
+	User Pin `json:"user,omitzero"`
 }
 
 // namespace is one kind of namespace on its way from a Spec to Pins.
@@ -57,12 +61,19 @@ func Create(ctx context.Context, spec Spec) (Pins, error) {
 	if err := ValidateSysctls(spec.Sysctls, spec.Net == "", spec.IPC == ""); err != nil {
 		return Pins{}, err
 	}
+	create := func(wanted []namespace) error { return throwAway(func() error { return spec.create(wanted) }) }
+	if spec.User != "" {
+		if err := errors.Join(spec.Users.UIDs.Validate(), spec.Users.GIDs.Validate()); err != nil {
+			return Pins{}, fmt.Errorf("making a user namespace: %w", err)
+		}
+		create = spec.createOwned
+	}
 	var pins Pins
 	wanted := spec.namespaces(&pins)
 	if len(wanted) == 0 {
 		return Pins{}, nil
 	}
-	if err := throwAway(func() error { return spec.create(wanted) }); err != nil {
+	if err := create(wanted); err != nil {
 		return Pins{}, errors.Join(err, Remove(pins))
 	}
 	return pins, nil
@@ -71,6 +82,7 @@ func Create(ctx context.Context, spec Spec) (Pins, error) {
 // namespaces lists what spec asks for; the pins are written into pins.
 func (s Spec) namespaces(pins *Pins) []namespace {
 	all := []namespace{
+		{"user", unix.CLONE_NEWUSER, s.User, &pins.User},
 		{"net", unix.CLONE_NEWNET, s.Net, &pins.Net},
 		{"ipc", unix.CLONE_NEWIPC, s.IPC, &pins.IPC},
 		{"uts", unix.CLONE_NEWUTS, s.UTS, &pins.UTS},
@@ -100,7 +112,7 @@ func (s Spec) create(wanted []namespace) error {
 		return err
 	}
 	for _, n := range wanted {
-		if err := n.bind(); err != nil {
+		if err := n.bind("/proc/thread-self/ns/" + n.name); err != nil {
 			return fmt.Errorf("pinning %s namespace at %s: %w", n.name, n.path, err)
 		}
 	}
@@ -134,10 +146,9 @@ func (n namespace) clear() error {
 	return nil
 }
 
-// bind pins the calling thread's namespace. The pin is noted as soon as there is
-// something to remove.
-func (n namespace) bind() error {
-	source := "/proc/thread-self/ns/" + n.name
+// bind pins a namespace of proc(5). The pin is noted as soon as there is something
+// to remove.
+func (n namespace) bind(source string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(source, &st); err != nil {
 		return err
@@ -155,7 +166,7 @@ func (n namespace) bind() error {
 // pin and joins the errors. The kernel frees a namespace later, when nothing
 // else holds it.
 func Remove(pins Pins) error {
-	return errors.Join(pins.Net.remove(), pins.IPC.remove(), pins.UTS.remove())
+	return errors.Join(pins.Net.remove(), pins.IPC.remove(), pins.UTS.remove(), pins.User.remove())
 }
 
 // remove unmounts everything at the path, then deletes the file. A file that is
@@ -204,7 +215,7 @@ func Alive(pins Pins) bool { return Check(pins) == nil }
 // Check returns nil if each pin still holds the namespace that was made, else an
 // error of class NotFound which names the pin. Zero pins count as held.
 func Check(pins Pins) error {
-	for _, p := range []Pin{pins.Net, pins.IPC, pins.UTS} {
+	for _, p := range []Pin{pins.Net, pins.IPC, pins.UTS, pins.User} {
 		if err := p.check(); err != nil {
 			return err
 		}

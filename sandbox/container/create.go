@@ -121,7 +121,7 @@ func (m *Manager) build(ctx context.Context, c *Container, img image.Image) (Eff
 		return user, err
 	}
 	var refused error // as it is: kubelets know some errors by their first word
-	err = m.cfg.Roots.PrepareRoot(ctx, c.ID, c.ImageID, func(root string) error {
+	err = m.cfg.Roots.PrepareRoot(ctx, c.ID, c.ImageID, pod.Spec.Namespaces.Users, func(root string) error {
 		spec, user, refused = m.cfg.Spec(ctx, c, pod, img, root)
 		return refused
 	})

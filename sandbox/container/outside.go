@@ -8,6 +8,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/crib-runtime/crib/network/netns"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/image"
 )
@@ -23,8 +24,9 @@ type Images interface {
 type Roots interface {
 	// PrepareRoot makes the root of a container from an image, unpacking the image
 	// if need be, and calls use with the root mounted. Idempotent; on an error
-	// nothing is left.
-	PrepareRoot(ctx context.Context, id, imageID string, use func(root string) error) error
+	// nothing is left. The files belong to the users that a pod's user namespace has
+	// for them.
+	PrepareRoot(ctx context.Context, id, imageID string, users netns.Users, use func(root string) error) error
 	// RemoveRoot is idempotent.
 	RemoveRoot(ctx context.Context, id string) error
 }

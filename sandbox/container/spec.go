@@ -1,5 +1,7 @@
 package container
 
+import "github.com/crib-runtime/crib/network/netns"
+
 // Key names a container as the kubelet does.
 type Key struct {
 	PodID   string `json:"podID"`
@@ -52,6 +54,8 @@ type Mount struct {
 	Image             string   `json:"image,omitempty"`       // an image volume
 	ImageSubPath      string   `json:"imageSubPath,omitempty"`
 	Options           []string `json:"options,omitempty"`
+	// Users maps the ids of the files; zero leaves them.
+	Users netns.Users `json:"users,omitzero"`
 }
 
 // Device is one device node, or a directory of them.

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/crib-runtime/crib/network/netns"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/image"
@@ -223,7 +224,7 @@ func (w *world) Image(ctx context.Context, ref string) (image.Image, error) {
 	return img, w.do(ctx, "image", nil)
 }
 
-func (w *world) PrepareRoot(ctx context.Context, id, _ string, use func(root string) error) error {
+func (w *world) PrepareRoot(ctx context.Context, id, _ string, _ netns.Users, use func(root string) error) error {
 	err := w.do(ctx, "root", effects{w.gain("snapshot", id), w.gain("root", id)})
 	if err == nil {
 		err = use("/root/" + id)

@@ -53,6 +53,9 @@ type Info struct {
 	// RecursiveReadOnly says that runtime and kernel can make a mount read-only
 	// with all that is mounted below it.
 	RecursiveReadOnly bool `json:"recursiveReadOnly"`
+	// IDMap says that runtime, kernel and snapshotter can map the ids of files, which
+	// user namespaces need.
+	IDMap bool `json:"idMap"`
 }
 
 // Engine is containerd, in our process or beside it. It is safe for concurrent
@@ -95,7 +98,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: cfg, pods: pods{grace: grace{log: cfg.Log}}}
-	e.info = Info{Embedded: cfg.Address == "", Runtime: runtimeName, OCIRuntime: oci.path, OCIVersion: oci.specVersion(), RecursiveReadOnly: oci.rro && kernelMakesRecursiveReadOnly()}
+	e.info = Info{Embedded: cfg.Address == "", Runtime: runtimeName, OCIRuntime: oci.path, OCIVersion: oci.specVersion(), RecursiveReadOnly: oci.rro && kernelMakesRecursiveReadOnly(), IDMap: oci.idMap}
 	if err := e.open(ctx); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
@@ -138,8 +141,11 @@ func (e *Engine) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	e.images, err = openImages(ctx, e.client, e.cfg)
-	return err
+	if e.images, err = openImages(ctx, e.client, e.cfg); err != nil {
+		return err
+	}
+	e.info.IDMap = e.info.IDMap && e.images.snap.idMap
+	return nil
 }
 
 // Info tells what was opened. It does not block.

@@ -13,6 +13,8 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
+
+	"github.com/crib-runtime/crib/network/netns"
 )
 
 // truncate, vanish and flip damage a file.
@@ -94,7 +96,7 @@ func TestDamagedImageIsNeverRun(t *testing.T) {
 			l.must(flip(e.images.blobPath(d)))
 			l.must(e.Close())
 			e = l.open()
-			err = e.PrepareRoot(t.Context(), "c1", i.id(), func(string) error { return nil })
+			err = e.PrepareRoot(t.Context(), "c1", i.id(), netns.Users{}, func(string) error { return nil })
 			if !errdefs.IsNotFound(err) {
 				t.Errorf("PrepareRoot() = %v", err)
 			}

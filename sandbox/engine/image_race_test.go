@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/crib-runtime/crib/network/netns"
 	"github.com/crib-runtime/crib/sandbox/image"
 )
 
@@ -32,7 +33,7 @@ func TestPullsAndRemovalsAtOnceLeaveWholeImages(t *testing.T) {
 					if _, err := e.Pull(l.Context(), ref, image.Auth{}); err != nil && !errdefs.IsNotFound(err) {
 						l.Errorf("Pull() = %v", err) // not found: removed meanwhile
 					}
-					err := e.PrepareRoot(l.Context(), fmt.Sprintf("%c%d", ref[len(ref)-3], n), i.id(), func(string) error { return nil })
+					err := e.PrepareRoot(l.Context(), fmt.Sprintf("%c%d", ref[len(ref)-3], n), i.id(), netns.Users{}, func(string) error { return nil })
 					if err != nil && !errdefs.IsNotFound(err) {
 						l.Errorf("PrepareRoot() = %v", err)
 					}

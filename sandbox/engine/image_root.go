@@ -24,6 +24,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	"golang.org/x/sys/unix"
+
+	"github.com/crib-runtime/crib/network/netns"
 )
 
 const (
@@ -39,6 +41,7 @@ type snapshotter struct {
 	name     string
 	dir      string // on its file system
 	volatile bool   // the kernel can leave out syncing
+	idMap    bool   // roots can have their ids mapped
 }
 
 // findSnapshotter takes overlayfs where it works, else native.
@@ -52,7 +55,7 @@ func findSnapshotter(ctx context.Context, c *client.Client, cfg Config) (snapsho
 		if at < 0 {
 			continue
 		}
-		s := snapshotter{name: name, dir: cmp.Or(res.Plugins[at].Exports[plugins.SnapshotterRootDir], cfg.Root)}
+		s := snapshotter{name: name, idMap: slices.Contains(res.Plugins[at].Capabilities, "remap-ids"), dir: cmp.Or(res.Plugins[at].Exports[plugins.SnapshotterRootDir], cfg.Root)}
 		if name == native {
 			return s, nil
 		}
@@ -77,12 +80,12 @@ func overlayWorks(dir string, cfg Config) error {
 }
 
 // PrepareRoot makes the root of a container from an image, unpacking the image
-// if need be, and calls use with the root mounted. It is idempotent; on an error
+// if need be, for the users of a pod, and calls use with the root mounted. It is idempotent; on an error
 // nothing is left. errdefs.ErrNotFound says that the image is not there, or was
 // damaged.
-func (e *Engine) PrepareRoot(ctx context.Context, id, imageID string, use func(root string) error) error {
+func (e *Engine) PrepareRoot(ctx context.Context, id, imageID string, users netns.Users, use func(root string) error) error {
 	ctx = inNamespace(ctx)
-	err := e.images.prepareRoot(ctx, id, imageID, use)
+	err := e.images.prepareRoot(ctx, id, imageID, users, use)
 	if err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
 		defer cancel()
@@ -111,7 +114,7 @@ func (e *Engine) Roots(ctx context.Context) (ids []string, err error) {
 	return ids, nil
 }
 
-func (s *imageStore) prepareRoot(ctx context.Context, id, imageID string, use func(root string) error) error {
+func (s *imageStore) prepareRoot(ctx context.Context, id, imageID string, users netns.Users, use func(root string) error) error {
 	img, err := s.find(ctx, imageID)
 	if err != nil {
 		return err
@@ -120,8 +123,12 @@ func (s *imageStore) prepareRoot(ctx context.Context, id, imageID string, use fu
 		return err
 	}
 	sn := s.client.SnapshotService(s.snap.name)
-	labels := snapshots.WithLabels(map[string]string{labelPod: id, labelRoot: time.Now().UTC().Format(time.RFC3339)})
-	mounts, err := sn.Prepare(ctx, id, img.facts.chain, labels)
+	labels := map[string]string{labelPod: id, labelRoot: time.Now().UTC().Format(time.RFC3339)}
+	if !users.IsZero() {
+		labels[snapshots.LabelSnapshotUIDMapping] = users.UIDs.String()
+		labels[snapshots.LabelSnapshotGIDMapping] = users.GIDs.String()
+	}
+	mounts, err := sn.Prepare(ctx, id, img.facts.chain, snapshots.WithLabels(labels))
 	if errdefs.IsAlreadyExists(err) {
 		mounts, err = sn.Mounts(ctx, id)
 	}

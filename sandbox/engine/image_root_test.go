@@ -16,6 +16,8 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/crib-runtime/crib/network/netns"
 )
 
 // gc collects garbage and returns when that is done.
@@ -32,7 +34,7 @@ func (e *Engine) gc(ctx context.Context) error {
 // nothing stays.
 func (l *lab) readRoot(e *Engine, i *testImage, file string) {
 	l.Helper()
-	l.must(e.PrepareRoot(l.Context(), "reader", i.id(), func(root string) error {
+	l.must(e.PrepareRoot(l.Context(), "reader", i.id(), netns.Users{}, func(root string) error {
 		b, err := os.ReadFile(filepath.Join(root, file))
 		if string(b) != file {
 			l.Errorf("%s has %q", file, b)
@@ -115,7 +117,7 @@ func TestRootIsMadeOnceAndWritable(t *testing.T) {
 		i := ourImage(l, "one")
 		img := l.pull(e, r.push("a:1", i))
 		for range 2 {
-			l.must(e.PrepareRoot(l.Context(), "c1", img.ID, func(root string) error {
+			l.must(e.PrepareRoot(l.Context(), "c1", img.ID, netns.Users{}, func(root string) error {
 				f, err := os.OpenFile(filepath.Join(root, "mine"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 				if err != nil {
 					return err
@@ -166,7 +168,7 @@ func TestRootThatACrashLeftMountedIsTakenOver(t *testing.T) {
 	onEachSnapshotter(t, func(l *lab, e *Engine, r *testRegistry) {
 		i := ourImage(l, "one")
 		l.pull(e, r.push("a:1", i))
-		l.must(e.PrepareRoot(l.Context(), "reader", i.id(), func(string) error { return nil }))
+		l.must(e.PrepareRoot(l.Context(), "reader", i.id(), netns.Users{}, func(string) error { return nil }))
 		left := e.images.rootDir("reader")
 		l.must(os.MkdirAll(left, 0o700))
 		mounts, err := e.client.SnapshotService(e.images.snap.name).Mounts(inNamespace(l.Context()), "reader")
@@ -211,16 +213,16 @@ func TestFailedPreparationLeavesNothing(t *testing.T) {
 	onEachSnapshotter(t, func(l *lab, e *Engine, r *testRegistry) {
 		img := l.pull(e, r.push("a:1", ourImage(l, "one")))
 		boom := errors.New("boom")
-		err := e.PrepareRoot(l.Context(), "c1", img.ID, func(string) error { return boom })
+		err := e.PrepareRoot(l.Context(), "c1", img.ID, netns.Users{}, func(string) error { return boom })
 		if !errors.Is(err, boom) {
 			l.Errorf("PrepareRoot() = %v", err)
 		}
 		ctx, cancel := context.WithCancel(l.Context())
-		err = e.PrepareRoot(ctx, "c2", img.ID, func(string) error { cancel(); return ctx.Err() })
+		err = e.PrepareRoot(ctx, "c2", img.ID, netns.Users{}, func(string) error { cancel(); return ctx.Err() })
 		if !errors.Is(err, context.Canceled) {
 			l.Errorf("PrepareRoot() = %v", err)
 		}
-		if err := e.PrepareRoot(l.Context(), "c3", "sha256:"+strings.Repeat("0", 64), nil); !errdefs.IsNotFound(err) {
+		if err := e.PrepareRoot(l.Context(), "c3", "sha256:"+strings.Repeat("0", 64), netns.Users{}, nil); !errdefs.IsNotFound(err) {
 			l.Errorf("PrepareRoot() = %v", err)
 		}
 		if ids, err := e.Roots(l.Context()); err != nil || len(ids) != 0 {

@@ -15,6 +15,8 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
+
+	"github.com/crib-runtime/crib/network/netns"
 )
 
 // stopTimeout bounds a cleanup, which does not depend on its caller's context.
@@ -26,6 +28,8 @@ type Init struct {
 	Netns       string // path of the pinned namespace; "" stands for the host's
 	IPC         string // the same
 	UTS         string // the same
+	User        string // the same; Users are its
+	Users       netns.Users
 	Hostname    string // set in UTS; ignored in the host's
 	CgroupsPath string // in the form that the cgroup driver wants
 	OOMScoreAdj int    // not below ours where that is not allowed

@@ -57,6 +57,7 @@ type ociRuntime struct {
 	version version
 	spec    string // the newest spec that it announces; "" if it announces none
 	rro     bool   // it announces recursive read-only mounts
+	idMap   bool   // it announces mounts with mapped ids
 }
 
 // specVersion is the ociVersion to write: the newest that both sides know, in
@@ -114,9 +115,17 @@ func probeRuntime(ctx context.Context, name string) (ociRuntime, error) {
 		var f struct {
 			OCIVersionMax string   `json:"ociVersionMax"`
 			MountOptions  []string `json:"mountOptions"`
+			Linux         struct {
+				MountExtensions struct {
+					IDMap struct {
+						Enabled bool `json:"enabled"`
+					} `json:"idmap"`
+				} `json:"mountExtensions"`
+			} `json:"linux"`
 		}
 		if json.Unmarshal(out, &f) == nil && f.OCIVersionMax != "" {
 			r.spec, r.rro = f.OCIVersionMax, slices.Contains(f.MountOptions, "rro")
+			r.idMap = f.Linux.MountExtensions.IDMap.Enabled
 		}
 	}
 	return r, nil

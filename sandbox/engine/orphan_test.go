@@ -44,8 +44,9 @@ func TestAShimWhoseDaemonWasKilledWhileItStartedIsEnded(t *testing.T) {
 		t.Fatalf("shims of the killed daemon: %v, want one", orphans)
 	}
 	e := l.open()
-	l.awaitEnd(orphans[0])
+	// At once if no bundle names it, else with the pod.
 	l.stop(e)
+	l.awaitEnd(orphans[0])
 }
 
 // TestAShimThatNeverAnswersIsKilledByTheRemoval has a shim that is stopped before it

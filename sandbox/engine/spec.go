@@ -69,6 +69,9 @@ func initSpec(in Init, ociVersion string) *specs.Spec {
 		// In the host's namespace it would rename the host.
 		s.Hostname = in.Hostname
 	}
+	if in.User != "" {
+		s.Linux.UIDMappings, s.Linux.GIDMappings = in.Users.OCI()
+	}
 	return s
 }
 
@@ -80,6 +83,7 @@ func initNamespaces(in Init) []specs.LinuxNamespace {
 		{Type: specs.NetworkNamespace, Path: in.Netns},
 		{Type: specs.IPCNamespace, Path: in.IPC},
 		{Type: specs.UTSNamespace, Path: in.UTS},
+		{Type: specs.UserNamespace, Path: in.User},
 	} {
 		if n.Path != "" {
 			ns = append(ns, n)

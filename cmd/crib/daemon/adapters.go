@@ -45,6 +45,8 @@ func (i inits) StartInit(ctx context.Context, pod *sandbox.Pod) (uint32, error) 
 		Netns:       pod.Pins.Net.Path,
 		IPC:         pod.Pins.IPC.Path,
 		UTS:         pod.Pins.UTS.Path,
+		User:        pod.Pins.User.Path,
+		Users:       pod.Spec.Namespaces.Users,
 		Hostname:    pod.Spec.Hostname,
 		CgroupsPath: cgroupsPath(i.systemd, pod.Spec.CgroupParent, pod.ID),
 		OOMScoreAdj: initOOMScore,

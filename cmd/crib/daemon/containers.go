@@ -27,7 +27,7 @@ const volumesDir = "volumes"
 func (d *Daemon) openContainers(bootID string) {
 	features := oci.HostFeatures()
 	features.OCIVersion = d.engine.Info().OCIVersion
-	features.RecursiveReadOnly = d.engine.Info().RecursiveReadOnly
+	features.RecursiveReadOnly, features.IDMap = d.MountFeatures()
 	d.containers = container.New(container.Config{
 		Images: d.engine,
 		Roots:  d.engine,

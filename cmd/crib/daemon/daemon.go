@@ -113,8 +113,11 @@ func (d *Daemon) openPods(bootID string) {
 		BootID:   bootID,
 		NetnsDir: d.cfg.Network.NetnsDir,
 		Process:  d.process(),
-		Log:      d.log,
-		Observe:  func(stage string, took duration) { d.metrics.Stage(stage, took) },
+
+		UserNamespaces: d.engine.Info().IDMap,
+
+		Log:     d.log,
+		Observe: func(stage string, took duration) { d.metrics.Stage(stage, took) },
 
 		StopContainers:   func(ctx context.Context, id string) error { return d.containers.StopAll(ctx, id) },
 		RemoveContainers: func(ctx context.Context, id string) error { return d.containers.RemoveAll(ctx, id) },

@@ -18,8 +18,10 @@ func (d *Daemon) SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) error {
 	return d.nets.relay(ctx, cidrs)
 }
 
-// RecursiveReadOnly implements cri.Node.
-func (d *Daemon) RecursiveReadOnly() bool { return d.engine.Info().RecursiveReadOnly }
+// MountFeatures implements cri.Node.
+func (d *Daemon) MountFeatures() (recursiveReadOnly, idMap bool) {
+	return d.engine.Info().RecursiveReadOnly, d.engine.Info().IDMap
+}
 
 // Info implements cri.Node. kubeadm reads sandboxImage of "config" and warns
 // where it is missing; there is no such image.

@@ -41,6 +41,9 @@ func (b bind) check(f Features) error {
 			return invalid("%s: mount option %q is none of %s", b.where, o, strings.Join(extraOptions[:], ", "))
 		}
 	}
+	if !b.Users.IsZero() && !f.IDMap {
+		return unavailable("%s: its ids cannot be mapped by this OCI runtime, kernel or snapshotter", b.where)
+	}
 	if err := b.checkRecursive(f); err != nil {
 		return err
 	}
@@ -82,6 +85,9 @@ func (b bind) mount(in Input) (m specs.Mount, propagation string, err error) {
 	}
 	options := []string{"rbind", "r" + strings.TrimPrefix(propagation, "r"), b.access()}
 	m = specs.Mount{Destination: b.ContainerPath, Type: "bind", Source: source, Options: append(options, b.Options...)}
+	if !b.Users.IsZero() {
+		m.UIDMappings, m.GIDMappings = b.Users.OCI()
+	}
 	return m, propagation, nil
 }
 

@@ -15,7 +15,7 @@ import (
 type Features struct {
 	OCIVersion        string // the version to write; empty: the newest we know
 	RecursiveReadOnly bool   // of mounts; needs kernel 5.12 and the runtime's "rro"
-	IDMap             bool   // of mounts; not used yet
+	IDMap             bool   // of mounts, which user namespaces need
 	Unified           bool   // cgroup v2
 	Swap              bool   // can be limited
 	Hugetlb           bool   // huge pages can be limited

@@ -21,6 +21,7 @@ func setNamespaces(in Input, s *specs.Spec) error {
 		{Type: specs.NetworkNamespace, Path: pins.Net.Path},
 		{Type: specs.IPCNamespace, Path: pins.IPC.Path},
 		{Type: specs.UTSNamespace, Path: pins.UTS.Path},
+		{Type: specs.UserNamespace, Path: pins.User.Path},
 	} {
 		if n.Path != "" {
 			ns = append(ns, n)
@@ -35,6 +36,11 @@ func setNamespaces(in Input, s *specs.Spec) error {
 		ns = append(ns, specs.LinuxNamespace{Type: specs.CgroupNamespace})
 	}
 	s.Linux.Namespaces = ns
+	if pins.User.Path != "" {
+		// The path is what is joined; the maps are for what the OCI runtime prepares.
+		s.Linux.UIDMappings, s.Linux.GIDMappings = in.Pod.Spec.Namespaces.Users.OCI()
+		s.Process.Rlimits = nil // nobody in there may raise one
+	}
 	return nil
 }
 
