@@ -137,6 +137,8 @@ func checkMount(field string, m *runtime.Mount) error {
 		return invalid("%s.image.image is empty", field)
 	case m.GetImage() != nil && m.GetHostPath() != "":
 		return invalid("%s.host_path: %q stands beside an image, there can be only one of them", field, m.GetHostPath())
+	case m.GetImage() != nil && !m.GetReadonly():
+		return invalid("%s.readonly is not set, and an image as a volume is read-only", field)
 	case m.GetImage() == nil && m.GetHostPath() == "":
 		return invalid("%s.host_path is empty", field)
 	case m.GetImage() == nil && m.GetImageSubPath() != "":

@@ -77,6 +77,7 @@ func TestBadContainersAreRefusedWithTheFieldsName(t *testing.T) {
 		{"config.mounts[0].recursive_read_only", rro(true, 1)},
 		{"config.mounts[0].uidMappings", mount(&runtime.Mount{ContainerPath: "/a", HostPath: "/b", UidMappings: []*runtime.IDMapping{{}}, GidMappings: []*runtime.IDMapping{{Length: 1}}})},
 		{"config.mounts[0].gidMappings", mount(&runtime.Mount{ContainerPath: "/a", HostPath: "/b", UidMappings: []*runtime.IDMapping{{Length: 1}}})},
+		{"config.mounts[0].readonly", mount(&runtime.Mount{ContainerPath: "/a", Image: &runtime.ImageSpec{Image: "i"}})},
 		{"config.devices[0].host_path", device(&runtime.Device{})},
 		{"config.devices[0].permissions", device(&runtime.Device{HostPath: "/dev/null", Permissions: "rx"})},
 		{"config.CDI_devices[0].name", func(c *config) { c.CDIDevices = []*runtime.CDIDevice{nil} }},
@@ -264,7 +265,7 @@ func TestMountsComeBackAsTheyWere(t *testing.T) {
 		{ContainerPath: "/a", HostPath: "/b", Readonly: true, RecursiveReadOnly: true, SelinuxRelabel: true},
 		{ContainerPath: "/a", HostPath: "/b", Propagation: runtime.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, MountOptions: []string{"noexec"}},
 		{ContainerPath: "/a", HostPath: "/b", Propagation: runtime.MountPropagation_PROPAGATION_BIDIRECTIONAL},
-		{ContainerPath: "/a", Image: &runtime.ImageSpec{Image: "i"}, ImageSubPath: "c"},
+		{ContainerPath: "/a", Image: &runtime.ImageSpec{Image: "i"}, ImageSubPath: "c", Readonly: true},
 	}}
 	var spec container.Spec
 	err := addMounts(&spec, want)

@@ -115,7 +115,7 @@ func mountsOf(mounts []container.Mount) []*runtime.Mount {
 			mount.UidMappings, mount.GidMappings = idMapsOf(m.Users.UIDs), idMapsOf(m.Users.GIDs)
 		}
 		if m.Image != "" {
-			mount.Image = &runtime.ImageSpec{Image: m.Image}
+			mount.Image = &runtime.ImageSpec{Image: m.Image, ImageRef: m.ImageID}
 		}
 		list = append(list, mount)
 	}

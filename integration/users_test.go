@@ -66,13 +66,19 @@ func TestAPodWithUsersOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := c.usersContainer("main", "sh", "-c", "echo mine >/volume/file; while :; do nc -l -p 80 -e echo hello; done")
-	cfg.Mounts = []*runtime.Mount{{HostPath: volume, ContainerPath: "/volume", UidMappings: ourUsers().Uids, GidMappings: ourUsers().Gids}}
+	cfg.Mounts = []*runtime.Mount{
+		{HostPath: volume, ContainerPath: "/volume", UidMappings: ourUsers().Uids, GidMappings: ourUsers().Gids},
+		{ContainerPath: "/image", Image: &runtime.ImageSpec{Image: lab.Image}, Readonly: true},
+	}
 	id := c.launch(podID, pod, cfg)
 
 	c.runsAs(id, firstUser)
 	if out, err := c.Exec(t.Context(), id, "sh", "-c", "id -u; cat /proc/self/uid_map; ping -c 1 127.0.0.1 >/dev/null && hostname"); err != nil ||
 		strings.Join(strings.Fields(out), " ") != "0 0 131072 65536 a" {
 		t.Errorf("inside: %q, %v", out, err)
+	}
+	if out, err := c.Exec(t.Context(), id, "stat", "-c", "%u", "/image/bin/busybox"); err != nil || strings.TrimSpace(out) != "0" {
+		t.Errorf("the file of the image volume is of %q, %v", out, err)
 	}
 	if out, err := c.Exec(t.Context(), id, "sh", "-c", "mount -t tmpfs none /tmp 2>&1; true"); err != nil || !strings.Contains(out, "not permitted") && !strings.Contains(out, "denied") {
 		t.Errorf("a mount inside: %q, %v", out, err)

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/crib-runtime/crib/network/netns"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/image"
 )
@@ -120,6 +122,10 @@ func (m *Manager) build(ctx context.Context, c *Container, img image.Image) (Eff
 	if err != nil {
 		return user, err
 	}
+	c, err = m.mountImages(ctx, c, pod.Spec.Namespaces.Users)
+	if err != nil {
+		return user, err
+	}
 	var refused error // as it is: kubelets know some errors by their first word
 	err = m.cfg.Roots.PrepareRoot(ctx, c.ID, c.ImageID, pod.Spec.Namespaces.Users, func(root string) error {
 		spec, user, refused = m.cfg.Spec(ctx, c, pod, img, root)
@@ -143,6 +149,38 @@ func (m *Manager) build(ctx context.Context, c *Container, img image.Image) (Eff
 		TTY:       c.Spec.Process.TTY,
 	})
 	return user, wrap("tell the engine", c, err)
+}
+
+// mountImages mounts the images that are volumes. The container that it returns has
+// them as paths of the host, which is for the specification only.
+func (m *Manager) mountImages(ctx context.Context, c *Container, users netns.Users) (*Container, error) {
+	mounts, n := slices.Clone(c.Spec.Mounts), 0
+	for i, mount := range mounts {
+		if mount.Image == "" {
+			continue
+		}
+		img, err := m.cfg.Images.Image(ctx, mount.Image)
+		if err == nil {
+			mounts[i].ImageID = img.ID
+			mounts[i].HostPath, err = m.cfg.Roots.MountImage(ctx, c.ID, n, img.ID, users)
+		}
+		if err != nil { // the kubelet knows the first word
+			return nil, fmt.Errorf("ImageVolumeMountFailed: image %q for %s of container %s: %w", mount.Image, mount.ContainerPath, c.Spec.Name, err)
+		}
+		n++
+	}
+	if n == 0 {
+		return c, nil
+	}
+	_, err := m.change(c.ID, func(c *Container) {
+		c.Spec.Mounts = slices.Clone(c.Spec.Mounts)
+		for i := range c.Spec.Mounts {
+			c.Spec.Mounts[i].ImageID = mounts[i].ImageID
+		}
+	})
+	mounted := *c
+	mounted.Spec.Mounts = mounts
+	return &mounted, err
 }
 
 // createdAt returns now, or an instant after the earlier containers of the name

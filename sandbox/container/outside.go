@@ -27,7 +27,10 @@ type Roots interface {
 	// nothing is left. The files belong to the users that a pod's user namespace has
 	// for them.
 	PrepareRoot(ctx context.Context, id, imageID string, users netns.Users, use func(root string) error) error
-	// RemoveRoot is idempotent.
+	// MountImage mounts the nth image that is a volume of a container, read-only, and
+	// returns where. Idempotent.
+	MountImage(ctx context.Context, id string, n int, imageID string, users netns.Users) (dir string, err error)
+	// RemoveRoot removes the root and the images that are mounted. Idempotent.
 	RemoveRoot(ctx context.Context, id string) error
 }
 

@@ -53,6 +53,7 @@ type Mount struct {
 	Propagation       string   `json:"propagation,omitempty"` // "private", "rslave" or "rshared"
 	Image             string   `json:"image,omitempty"`       // an image volume
 	ImageSubPath      string   `json:"imageSubPath,omitempty"`
+	ImageID           string   `json:"imageID,omitempty"` // of Image, when it was mounted
 	Options           []string `json:"options,omitempty"`
 	// Users maps the ids of the files; zero leaves them.
 	Users netns.Users `json:"users,omitzero"`

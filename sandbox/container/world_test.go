@@ -241,6 +241,10 @@ func (w *world) PrepareRoot(ctx context.Context, id, _ string, _ netns.Users, us
 	return err
 }
 
+func (w *world) MountImage(ctx context.Context, id string, n int, _ string, _ netns.Users) (string, error) {
+	return fmt.Sprintf("/volumes/%s/%d", id, n), w.do(ctx, "mount image", effects{w.gain("root", id)})
+}
+
 func (w *world) RemoveRoot(ctx context.Context, id string) error {
 	return w.do(ctx, "remove root", effects{w.lose("root", id), w.lose("snapshot", id)})
 }

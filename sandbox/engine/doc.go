@@ -73,6 +73,7 @@
 //	<State>/c/<id>/                         of a container: its end, FIFOs; see logpump
 //	<State>/x/                              FIFOs of execs and clients that begin
 //	<State>/oci/                            the OCI runtime's state
+//	<State>/volumes/<id>/                   images that are volumes of a container, mounted
 //	<State>/roots/                          roots of containers while they are prepared
 //	<State>/io.containerd.runtime.v2.task/  bundles
 //

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/containerd/containerd/api/services/introspection/v1"
 	"github.com/containerd/containerd/api/types"
@@ -106,8 +105,11 @@ func (e *Engine) Roots(ctx context.Context) (ids []string, err error) {
 		if info.Labels[labelPod] != "" {
 			ids = append(ids, info.Name)
 		}
+		if id := info.Labels[labelVolume]; id != "" {
+			ids = append(ids, id)
+		}
 		return nil
-	}, fmt.Sprintf("labels.%q", labelPod))
+	}, fmt.Sprintf("labels.%q", labelPod), fmt.Sprintf("labels.%q", labelVolume))
 	if err != nil {
 		return nil, fmt.Errorf("listing the roots of containers: %w", err)
 	}
@@ -123,12 +125,7 @@ func (s *imageStore) prepareRoot(ctx context.Context, id, imageID string, users 
 		return err
 	}
 	sn := s.client.SnapshotService(s.snap.name)
-	labels := map[string]string{labelPod: id, labelRoot: time.Now().UTC().Format(time.RFC3339)}
-	if !users.IsZero() {
-		labels[snapshots.LabelSnapshotUIDMapping] = users.UIDs.String()
-		labels[snapshots.LabelSnapshotGIDMapping] = users.GIDs.String()
-	}
-	mounts, err := sn.Prepare(ctx, id, img.facts.chain, snapshots.WithLabels(labels))
+	mounts, err := sn.Prepare(ctx, id, img.facts.chain, rootLabels(labelPod, id, users))
 	if errdefs.IsAlreadyExists(err) {
 		mounts, err = sn.Mounts(ctx, id)
 	}
@@ -205,7 +202,7 @@ func unmountDir(dir string) error {
 }
 
 func (s *imageStore) removeRoot(ctx context.Context, id string) error {
-	errs := []error{unmountDir(s.rootDir(id))}
+	errs := []error{unmountDir(s.rootDir(id)), s.removeVolumes(ctx, id)}
 	if err := s.client.SnapshotService(s.snap.name).Remove(ctx, id); err != nil && !errdefs.IsNotFound(err) {
 		errs = append(errs, fmt.Errorf("removing the root of container %s: %w", id, err))
 	}

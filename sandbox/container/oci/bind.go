@@ -27,8 +27,8 @@ var extraOptions = [...]string{"noexec", "nodev", "nosuid"} //nolint:gochecknogl
 // check refuses what cannot be mounted; nothing is touched.
 func (b bind) check(f Features) error {
 	switch {
-	case b.Image != "" && b.HostPath == "":
-		return fmt.Errorf("ImageVolumeMountFailed: %s: images are not mounted as volumes yet: %w", b.where, errdefs.ErrNotImplemented)
+	case b.Image != "" && !b.ReadOnly:
+		return invalid("%s: an image as a volume is read-only, and readonly is not set", b.where)
 	case b.ContainerPath == "/":
 		return invalid("%s: container_path is empty or the root", b.where)
 	case !filepath.IsAbs(b.HostPath):
@@ -85,7 +85,7 @@ func (b bind) mount(in Input) (m specs.Mount, propagation string, err error) {
 	}
 	options := []string{"rbind", "r" + strings.TrimPrefix(propagation, "r"), b.access()}
 	m = specs.Mount{Destination: b.ContainerPath, Type: "bind", Source: source, Options: append(options, b.Options...)}
-	if !b.Users.IsZero() {
+	if !b.Users.IsZero() && b.Image == "" { // an image is mounted for its users already
 		m.UIDMappings, m.GIDMappings = b.Users.OCI()
 	}
 	return m, propagation, nil
@@ -103,6 +103,9 @@ func (b bind) access() string {
 
 // source is the host path without links.
 func (b bind) source() (string, error) {
+	if b.Image != "" {
+		return b.partOfImage()
+	}
 	_, err := os.Stat(b.HostPath)
 	if errors.Is(err, fs.ErrNotExist) && b.create {
 		err = os.MkdirAll(b.HostPath, 0o755)
@@ -115,6 +118,23 @@ func (b bind) source() (string, error) {
 		return "", fmt.Errorf("%s: resolving its source: %w", b.where, err)
 	}
 	return source, nil
+}
+
+// partOfImage is the directory of the image that is mounted. The kubelet knows the
+// first word of an error.
+func (b bind) partOfImage() (string, error) {
+	if b.ImageSubPath == "" {
+		return b.HostPath, nil
+	}
+	ref, err := openIn(b.HostPath, b.ImageSubPath)
+	if err != nil {
+		return "", fmt.Errorf("ImageVolumeMountFailed: %s: image_sub_path: %w", b.where, err)
+	}
+	defer func() { _ = ref.Close() }()
+	if info, err := ref.Stat(); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("ImageVolumeMountFailed: %s: image_sub_path %q is not a directory of the image: %w", b.where, b.ImageSubPath, errdefs.ErrInvalidArgument)
+	}
+	return os.Readlink(through(ref)) // no link leads out of it: images are read-only
 }
 
 // checkShared refuses propagation that the host's mount does not take part in.

@@ -196,11 +196,30 @@ func TestRecursiveReadOnlyIsNeverSilentlyLess(t *testing.T) {
 	}
 }
 
-func TestImageVolumesOfTheRequestAreRefusedForNow(t *testing.T) {
-	in, _ := withMounts(t)
-	in.Container.Spec.Mounts = []container.Mount{{ContainerPath: "/a", Image: "busybox"}}
-	if _, _, err := Build(in); !errdefs.IsNotImplemented(err) || !strings.HasPrefix(err.Error(), "ImageVolumeMountFailed") {
-		t.Errorf("got %v", err)
+// TestPartOfAnImageIsADirectoryBelowIt has the image mounted already.
+func TestPartOfAnImageIsADirectoryBelowIt(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "a/b"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "a/file"), nil, 0o644))
+	must(t, os.Symlink("/a", filepath.Join(dir, "absolute")))
+	must(t, os.Symlink("../../../../../../etc", filepath.Join(dir, "out")))
+	for part, want := range map[string]string{
+		"": dir, "a": dir + "/a", "a/b": dir + "/a/b", "absolute/b": dir + "/a/b", "../../a": dir + "/a",
+		"a/file": "", "c": "", "out": "",
+	} {
+		in, _ := withMounts(t)
+		in.Container.Spec.Mounts = []container.Mount{{ContainerPath: "/v", HostPath: dir, Image: "i", ImageSubPath: part, ReadOnly: true}}
+		s, _, err := Build(in)
+		if want == "" {
+			if err == nil || !strings.HasPrefix(err.Error(), "ImageVolumeMountFailed") {
+				t.Errorf("%q: got %v, want ImageVolumeMountFailed as the first word", part, err)
+			}
+			continue
+		}
+		at := slices.IndexFunc(s.Mounts, func(m specs.Mount) bool { return m.Destination == "/v" })
+		if err != nil || s.Mounts[at].Source != want || !slices.Contains(s.Mounts[at].Options, "ro") {
+			t.Errorf("%q: %v, %v", part, s.Mounts[at], err)
+		}
 	}
 }
 
