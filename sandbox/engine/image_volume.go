@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
 	cmount "github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/crib-runtime/crib/network/netns"
 )
@@ -62,7 +64,29 @@ func (s *imageStore) mountImage(ctx context.Context, v volume, imageID string, u
 	if err := errors.Join(unmountDir(dir), os.MkdirAll(dir, 0o711)); err != nil {
 		return "", err
 	}
-	return dir, cmount.All(mounts, dir)
+	return dir, mountReadOnly(mounts, dir)
+}
+
+// mountReadOnly mounts what is read-only. containerd leaves ids as they are in binds
+// that are read-only from the start, so they become that in the end.
+func mountReadOnly(mounts []cmount.Mount, dir string) error {
+	for i, m := range mounts {
+		if m.Type == "bind" {
+			mounts[i].Options = slices.DeleteFunc(slices.Clone(m.Options), func(o string) bool { return o == "ro" })
+		}
+	}
+	if err := cmount.All(mounts, dir); err != nil {
+		return err
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	err := unix.MountSetattr(unix.AT_FDCWD, dir, 0, &attr)
+	if errors.Is(err, unix.ENOSYS) { // before Linux 5.12
+		err = unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
+	}
+	if err != nil {
+		return fmt.Errorf("making it read-only: %w", err)
+	}
+	return nil
 }
 
 // removeVolumes unmounts and removes the images of a container's volumes.
