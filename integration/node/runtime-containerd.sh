@@ -6,7 +6,7 @@ set -euo pipefail
 name=${1:?usage: runtime-containerd.sh NAME [auto]}
 socket=$("$NODES/runtime-containerd.sh" "$@")
 script "$name" "${2:-}" "$socket" <<'END'
-printf 'runtime-endpoint: %s\ntimeout: 60s\n' "$2" >/etc/crictl.yaml
+printf 'runtime-endpoint: %s\ntimeout: 60\n' "$2" >/etc/crictl.yaml
 cp /run/systemd/transient/containerd.service /etc/systemd/system/
 sed -i '/^\[Unit\]/a After=vmlab-init.service' /etc/systemd/system/containerd.service
 ln -sf ../containerd.service /etc/systemd/system/multi-user.target.wants/

@@ -15,7 +15,7 @@ install /lab/bin/runc /usr/local/sbin/
 install -m 644 /extra/crib.service /etc/systemd/system/
 mkdir -p /etc/crib
 if [ "$cidrs" ]; then printf 'version = 1\n[network]\ncidrs = [%s]\n' "$cidrs" >/etc/crib/config.toml; fi
-printf '%s\n' 'runtime-endpoint: unix:///run/crib/crib.sock' 'timeout: 60s' >/etc/crictl.yaml
+printf '%s\n' 'runtime-endpoint: unix:///run/crib/crib.sock' 'timeout: 60' >/etc/crictl.yaml
 systemctl daemon-reload
 systemctl enable -q --now crib
 for image in pause busybox; do crib images import "/lab/images/$image.tar" >/dev/null 2>&1; done
