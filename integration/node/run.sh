@@ -1,7 +1,9 @@
 #!/bin/bash
 # run.sh [GROUP..]: real kubelets on crib in virtual machines; a line per check:
 #
-#     pass GROUP/NAME (seconds) ; figures        fail GROUP/NAME: reason
+#     pass GROUP/NAME (seconds) ; figures
+#     fail GROUP/NAME: reason
+#     not yet GROUP/NAME: reason, from the file notyet
 #
 # Groups, in the order in which they cost least: standalone cluster stats restarts
 # power. cluster makes two nodes afresh; stats, restarts and power use those that it
@@ -43,5 +45,5 @@ for group in "${groups[@]}"; do
 	# shellcheck source=/dev/null
 	. "$here/checks/$group.sh"
 done
-echo "node: $passed passed, $failed failed"
+echo "node: $passed passed, $failed failed, $notyet not yet"
 [ $failed = 0 ]

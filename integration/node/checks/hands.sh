@@ -12,11 +12,12 @@ exec_through_api() {
 	local status=0
 	k exec sleeper -- sh -c 'exit 7' || status=$?
 	same status 7 "$status"
-	script -qec "$(declare -f inlab k); VMLAB=$VMLAB VMSHARE=$VMSHARE; k exec -it sleeper -- tty" /dev/null </dev/null | grep /dev/pts/
+	command script -qec "$(kubectl) exec -it sleeper -- tty" /dev/null </dev/null | grep /dev/pts/
 }
 
 attach() {
-	(echo word && sleep 5) | timeout 60 inlab "$VMSHARE/bin/kubectl" --kubeconfig "$VMLAB/cp/admin.conf" attach -i sleeper | grep 'got word'
+	# shellcheck disable=SC2046
+	(echo word && sleep 5) | timeout 60 $(kubectl) attach -i sleeper | grep 'got word'
 }
 
 copy() {
@@ -44,7 +45,8 @@ logs_follow() {
 	apply chatter
 	ready chatter
 	begin=$SECONDS
-	inlab timeout 20 "$VMSHARE/bin/kubectl" --kubeconfig "$VMLAB/cp/admin.conf" logs -f chatter >"$WORK/follow" || true
+	# shellcheck disable=SC2046
+	timeout 20 $(kubectl) logs -f chatter >"$WORK/follow" || true
 	figure "$(grep -c . "$WORK/follow") lines in $((SECONDS - begin)) s"
 	same "lines in order" "" "$(awk '$1 == "line" { if (n && $2 != n + 1) { print "line " $2 " after " n; exit } n = $2 }' "$WORK/follow")"
 	[ -s "$WORK/follow" ] || no "nothing was told"

@@ -57,7 +57,7 @@ hooks() {
 	apply hooks
 	ready hooks
 	k delete pod/hooks --timeout=120s
-	same order 'start stop term' "$(vm n1 cat /var/tmp/hooks/order | paste -sd' ')"
+	same order 'start stop term' "$(vm n1 'cat /var/tmp/hooks/order' | paste -sd' ')"
 }
 
 termination_message() {
@@ -79,7 +79,7 @@ shared_processes() {
 
 user_namespace() {
 	apply userns
-	ready userns
+	ready userns 60
 	same "root on the node" yes "$(k exec userns -- awk '$1 == 0 && $2 >= 65536 { print "yes" }' /proc/self/uid_map)"
 	same "owner of a file in a volume" 0 "$(k exec userns -- stat -c %u /v/mine)"
 	gone pod/userns
