@@ -83,6 +83,7 @@ resize() {
 	same after '134217728 30000 100000' "$(limits)"
 	is pod/sleeper '.status.containerStatuses[0].containerID' "$id"
 	is pod/sleeper '.status.containerStatuses[0].restartCount' 0
+	gone pod/sleeper
 }
 
 check sleeper sleeper_up

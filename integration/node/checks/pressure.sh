@@ -57,7 +57,8 @@ disk_and_images() {
 	local free
 	unused_image
 	free=$(vm n1 "df -m --output=avail / | tail -n 1")
-	"$here/kubelet.sh" n1 "$(socket)" "evictionHard: {memory.available: 50Mi, nodefs.available: $((free - 400))Mi, imagefs.available: $((free - 400))Mi}"
+	"$here/kubelet.sh" n1 "$(socket)" 'imageMinimumGCAge: 1s' \
+		"evictionHard: {memory.available: 50Mi, nodefs.available: $((free - 400))Mi, imagefs.available: $((free - 400))Mi}"
 	k wait --for=condition=Ready node/n1 --timeout=60s
 	apply hog-disk
 	evicted hog-disk 240
