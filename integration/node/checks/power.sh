@@ -19,7 +19,7 @@ counts() {
 # churn: pods come and go until the moment comes; even cuts also lose what the disk had not yet.
 cut_in_churn() { # ROUND
 	k set env deployment/power "ROUND=$1" >/dev/null
-	k delete pod ender --now --wait=false >/dev/null
+	k delete pod ender --now --wait=false --ignore-not-found >/dev/null
 	figure_sleep=$((RANDOM % 9)).$((RANDOM % 10))
 	sleep "$figure_sleep"
 	if [ $(($1 % 2)) = 0 ]; then KILL=1 "$here/vm.sh" cut n1; else "$here/vm.sh" cut n1; fi
@@ -47,7 +47,7 @@ back() {
 	within 180 renewed
 	k rollout status deployment/power --timeout=120s
 	vm n1 'curl -s -m 20 http://127.0.0.1:18088/' | grep steady
-	for ip in $(k get pod -l app=power -o jsonpath='{.items[*].status.podIP}'); do
+	for ip in $(k get pod -l app=power -o json | jq -r '.items[] | select(.metadata.deletionTimestamp == null) | .status.podIP'); do
 		vm n1 "curl -s -m 20 http://$ip:8080/" >/dev/null || no "no answer from $ip"
 	done
 }
@@ -69,7 +69,7 @@ nothing_leaked() {
 
 images_intact() {
 	vm n1 'crictl images -o json | grep lab.local/busybox'
-	vm n1 "! journalctl -u kubelet -b -o cat | grep -E 'ErrImage|CreateContainerError|image.*(not found|damaged)'"
+	! k get events -A --no-headers | grep -E 'ErrImage|CreateContainerError|Failed to pull'
 }
 
 group=power
