@@ -55,10 +55,7 @@ back() {
 # As many addresses are taken as there are pods in networks.
 nothing_leaked() {
 	gone deployment/power pod/steady pod/ender pod/shared
-	no_pods_left() { vm n1 '[ "$(crictl pods -q | grep -c .)" = "$(crictl pods -q -s ready | grep -c .)" ]'; }
-	within 120 no_pods_left
 	if [ "$RUNTIME" = crib ]; then
-		vm n1 'crib net; crib pods'
 		as_many() { vm n1 '[ "$(ip -br link show type veth | grep -c .)" = "$(crictl pods -q -s ready | grep -c .)" ] &&
 			[ "$(ls /run/crib/networks/*/ | grep -c "^10\.88\..*[0-9]$")" = "$(crictl pods -q -s ready | grep -c .)" ]'; }
 	else

@@ -32,28 +32,28 @@ in_cadvisor() {
 }
 
 summary_pod() {
-	within 60 in_summary .cpu.usageCoreNanoSeconds
-	within 30 in_summary .memory.workingSetBytes
-	within 30 in_summary .process_stats.process_count
+	within 40 in_summary .cpu.usageCoreNanoSeconds
+	within 15 in_summary .memory.workingSetBytes
+	within 15 in_summary .process_stats.process_count
 }
 
 summary_container() {
-	within 60 in_summary '.containers[0].cpu.usageCoreNanoSeconds'
-	within 30 in_summary '.containers[0].memory.workingSetBytes'
-	within 30 in_summary '.containers[0].rootfs.usedBytes'
-	within 30 in_summary '.containers[0].logs.capacityBytes'
+	within 40 in_summary '.containers[0].cpu.usageCoreNanoSeconds'
+	within 15 in_summary '.containers[0].memory.workingSetBytes'
+	within 15 in_summary '.containers[0].rootfs.usedBytes'
+	within 15 in_summary '.containers[0].logs.capacityBytes'
 }
 
-summary_network() { within 60 in_summary .network.rxBytes; }
+summary_network() { within 40 in_summary .network.rxBytes; }
 
 cadvisor_container() {
-	within 60 in_cadvisor container_cpu_usage_seconds_total 'container="web"'
-	within 30 in_cadvisor container_memory_working_set_bytes 'container="web"'
+	within 40 in_cadvisor container_cpu_usage_seconds_total 'container="web"'
+	within 15 in_cadvisor container_memory_working_set_bytes 'container="web"'
 }
 
-cadvisor_pod() { within 60 in_cadvisor container_memory_working_set_bytes 'container=""'; }
+cadvisor_pod() { within 40 in_cadvisor container_memory_working_set_bytes 'container=""'; }
 
-cadvisor_network() { within 60 in_cadvisor container_network_receive_bytes_total 'interface="eth0"'; }
+cadvisor_network() { within 40 in_cadvisor container_network_receive_bytes_total 'interface="eth0"'; }
 
 node_metrics() { kubelet_get metrics/resource | grep -E '^(pod|container)_(cpu|memory)' | grep 'pod="self"'; }
 

@@ -79,7 +79,7 @@ shared_processes() {
 
 user_namespace() {
 	apply userns
-	ready userns 60
+	ready userns 60 || { gone pod/userns && return 1; }
 	same "root on the node" yes "$(k exec userns -- awk '$1 == 0 && $2 >= 65536 { print "yes" }' /proc/self/uid_map)"
 	same "owner of a file in a volume" 0 "$(k exec userns -- stat -c %u /v/mine)"
 	gone pod/userns
