@@ -46,4 +46,4 @@ for group in "${groups[@]}"; do
 	. "$here/checks/$group.sh"
 done
 echo "node: $passed passed, $failed failed, $notyet not yet"
-[ $failed = 0 ]
+[ "$failed" = 0 ]
