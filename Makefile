@@ -62,8 +62,8 @@ critest: build $(BUILD)/tools/critest $(BUILD)/tools/crane ## The CRI conformanc
 long: build ## What the tests do a few times, a thousand times (root): restarts of a container, a minute of logs
 	CRIB_LONG=1 CRIB_BIN=$(BUILD) $(GO) test -timeout 60m -v -run 'TestOnePodHasOneShim|TestALogIsWhole' ./integration
 
-node: build ## Real kubelets in virtual machines, half an hour (root, qemu, NODES); CHECKS="standalone restarts", RUNTIME=containerd
-	NODES=$(abspath $(NODES)) CRIB_BIN=$(BUILD) integration/node/run.sh $(CHECKS)
+node: ## Real kubelets in virtual machines, half an hour (root, qemu, NODES); CHECKS="standalone restarts", RUNTIME=containerd
+	NODES=$(abspath $(NODES)) integration/node/run.sh $(CHECKS)
 
 unit: ## Hermetic and fast: no root, no kernel features, no network
 	$(GO) test -short ./...

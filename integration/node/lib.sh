@@ -5,7 +5,6 @@ repo=$(cd "$here/../.." && pwd)
 NODES=${NODES:-$repo/../shared/nodes} # scripts that build VMs and run a control plane
 RUNTIME=${RUNTIME:-crib}              # or containerd, the reference
 WORK=${WORK:-$repo/build/node}        # what VMs see at /extra, and the output of the checks
-CRIB_BIN=${CRIB_BIN:-$repo/build}
 export PODS=${PODS:-10.88.0.0/16,fd88::/56} SERVICES=${SERVICES:-10.96.0.0/16,fd96::/112}
 export VMEXTRA=$WORK/share
 

@@ -23,8 +23,7 @@ prepare() {
 	[ -s "$VMLAB/base.img" ] || "$NODES/build.sh" || die "no image of the machines"
 	[ -s "$VMSHARE/images/busybox.tar" ] || "$NODES/images.sh" >/dev/null || die "no test images"
 	mkdir -p "$WORK/share" "$WORK/$RUNTIME"
-	cp "$CRIB_BIN"/crib "$CRIB_BIN"/crib-shim "$CRIB_BIN"/crib-init "$repo/cmd/crib/systemd/crib.service" "$WORK/share/" ||
-		die "nothing in $CRIB_BIN: make build"
+	make -s -C "$repo" install DESTDIR="$WORK/share/root" >"$WORK/install.log" 2>&1 || die "see $WORK/install.log"
 }
 
 # finish ends what this run may have started, and nothing of anybody else.

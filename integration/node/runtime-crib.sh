@@ -1,18 +1,16 @@
 #!/bin/bash
-# runtime-crib.sh NAME: install crib in the VM as a package would, with runc and
+# runtime-crib.sh NAME: install crib in the VM as make install does, with runc and
 # crictl, start its unit, import the test images, and print the CRI socket. The
 # pod CIDRs are those that the kubelet hands down; CIDRS gives it some of its own.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 name=${1:?usage: runtime-crib.sh NAME}
-for file in crib crib-shim crib-init crib.service; do
-	[ -e "$VMEXTRA/$file" ] || die "no $file in $VMEXTRA: run.sh puts it there"
-done
+[ -d "$VMEXTRA/root" ] || die "no root in $VMEXTRA: run.sh puts it there"
 script "$name" "${CIDRS:-}" <<'END'
 cidrs=$1
-install /extra/crib /extra/crib-shim /extra/crib-init /lab/bin/crictl /usr/local/bin/
+cp -a --remove-destination --no-preserve=ownership /extra/root/. /
+install /lab/bin/crictl /usr/local/bin/
 install /lab/bin/runc /usr/local/sbin/
-install -m 644 /extra/crib.service /etc/systemd/system/
 mkdir -p /etc/crib
 if [ "$cidrs" ]; then printf 'version = 1\n[network]\ncidrs = [%s]\n' "$cidrs" >/etc/crib/config.toml; fi
 printf '%s\n' 'runtime-endpoint: unix:///run/crib/crib.sock' 'timeout: 60' >/etc/crictl.yaml
