@@ -29,11 +29,14 @@ NEW_RUNC := $(BUILD)/tools/runc-$(RUNC_VERSION)/runc
 # is left out.
 TESTIMAGES ?= ../shared/testimages
 
+# Scripts that build virtual machines and run a control plane, for make node.
+NODES ?= ../shared/nodes
+
 # Steps are told in the order in which they are to happen.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test minbase critest long unit bench microbench verify lint fmt build build-arm64 tools install uninstall deb clean deps-demo deps-test
+.PHONY: help demo test minbase critest node long unit bench microbench verify lint fmt build build-arm64 tools install uninstall deb clean deps-demo deps-test
 
 help: ## This list
 	@awk -F ':.*## ' '/^## /{printf "\n%s\n", substr($$0, 4)} /^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +65,9 @@ critest: build $(BUILD)/tools/critest $(BUILD)/tools/crane $(NEW_RUNC) ## The CR
 
 long: build ## What the tests do a few times, a thousand times (root): restarts of a container, a minute of logs
 	CRIB_LONG=1 CRIB_BIN=$(BUILD) $(GO) test -timeout 60m -v -run 'TestOnePodHasOneShim|TestALogIsWhole' ./integration
+
+node: ## Real kubelets in virtual machines, half an hour (root, qemu, NODES); CHECKS="standalone restarts", RUNTIME=containerd
+	NODES=$(abspath $(NODES)) integration/node/run.sh $(CHECKS)
 
 unit: ## Hermetic and fast: no root, no kernel features, no network
 	$(GO) test -short ./...

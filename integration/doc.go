@@ -18,6 +18,7 @@
 //	critest          the CRI conformance suite, and what does not pass yet
 //	install_test.go  where make install puts files, versions of the package
 //	deb.sh           the package in a virtual machine: install, upgrade, remove, purge
+//	node             real kubelets on crib, or on containerd, in virtual machines (make node)
 //	deps.sh          installs the Debian packages that the demo or the tests need
 //	minbase.sh       the README's commands on a fresh Debian, and what they left behind
 //	uplink           the way out that minbase.sh leaves open, and its log

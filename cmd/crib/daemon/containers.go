@@ -28,6 +28,7 @@ func (d *Daemon) openContainers(bootID string) {
 	features := oci.HostFeatures()
 	features.OCIVersion = d.engine.Info().OCIVersion
 	features.RecursiveReadOnly, features.IDMap = d.MountFeatures()
+	profile := &oci.AppArmor{}
 	d.containers = container.New(container.Config{
 		Images: d.engine,
 		Roots:  d.engine,
@@ -36,7 +37,7 @@ func (d *Daemon) openContainers(bootID string) {
 		Store:  d.store,
 		Pods:   d.pods,
 		Spec: func(_ context.Context, c *container.Container, pod *sandbox.Pod, img image.Image, root string) (*specs.Spec, container.EffectiveUser, error) {
-			return d.spec(c, pod, oci.Input{Image: img.Config, Root: root, Features: features})
+			return d.spec(c, pod, oci.Input{Image: img.Config, Root: root, Features: features, AppArmor: profile})
 		},
 		Process: func(ctx context.Context, id string, cmd []string, tty bool) (*specs.Process, error) {
 			spec, err := d.engine.Spec(ctx, id)

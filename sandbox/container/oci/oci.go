@@ -31,6 +31,7 @@ type Input struct {
 	Ulimits      []specs.POSIXRlimit // of every process; none is set by default
 	CDIDirs      []string            // with CDI specifications; empty: /etc/cdi and /var/run/cdi
 	Features     Features
+	AppArmor     *AppArmor // loads the default profile; nil: each container by itself
 }
 
 // The annotations that others read: the shim groups a pod's containers by the

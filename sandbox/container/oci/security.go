@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/containerd/containerd/v2/contrib/apparmor"
 	"github.com/containerd/containerd/v2/contrib/seccomp"
@@ -101,6 +102,21 @@ func setLabels(in Input, s *specs.Spec) error {
 	return nil
 }
 
+// AppArmor loads our profile into the kernel, which has none after a boot. The zero
+// value and nil are ready; one for all containers keeps those that start together
+// after a boot from running a parser each.
+type AppArmor struct {
+	mu sync.Mutex // held while the profile is looked for and loaded
+}
+
+func (a *AppArmor) load() error {
+	if a != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+	}
+	return apparmor.LoadDefaultProfile(appArmorProfile)
+}
+
 // setAppArmor sets the profile of AppArmor, by default ours where the host has it.
 func setAppArmor(in Input, s *specs.Spec) error {
 	security := in.Container.Spec.Security
@@ -121,7 +137,7 @@ func setAppArmor(in Input, s *specs.Spec) error {
 	case security.Privileged:
 		return nil
 	}
-	if err := apparmor.LoadDefaultProfile(appArmorProfile); err != nil {
+	if err := in.AppArmor.load(); err != nil {
 		return fmt.Errorf("loading AppArmor profile %s (apparmor_parser is needed): %w", appArmorProfile, err)
 	}
 	s.Process.ApparmorProfile = appArmorProfile
