@@ -14,7 +14,7 @@
 //   - UpdateRuntimeConfig stores and returns: the kubelet repeats a refused call
 //     ten times a second.
 //   - Until recovery is done only Version and Status answer; all else is
-//     Unavailable, which clients retry.
+//     Unavailable, which clients retry. Neighbours on the same server answer.
 //   - Of a container's status no field is empty that the kubelet looks at, whatever
 //     the record lacks; labels, annotations and mounts are as they were given.
 //   - An image has one id in all answers, and one that is not there is nil.

@@ -19,7 +19,26 @@ import (
 // answersEarly are the calls that need no pods.
 var answersEarly = map[string]bool{"Version": true, "Status": true}
 
-// intercept stands around every call: it holds back what needs the pods until
+// ownServices is how the methods of CRI begin, and no others.
+const ownServices = "/runtime.v1."
+
+// unary sends a call through the interceptor of whoever it belongs to.
+func (s *Service) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if s.cfg.Beside == nil || strings.HasPrefix(info.FullMethod, ownServices) {
+		return s.intercept(ctx, req, info, handler)
+	}
+	return s.cfg.Beside.Unary(ctx, req, info, handler)
+}
+
+// stream does what unary does. CRI's own streams are not implemented, and say so.
+func (s *Service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if s.cfg.Beside == nil || strings.HasPrefix(info.FullMethod, ownServices) {
+		return handler(srv, stream)
+	}
+	return s.cfg.Beside.Stream(srv, stream, info, handler)
+}
+
+// intercept stands around every call of CRI: it holds back what needs the pods until
 // they are recovered, logs, and turns classes of errors into codes.
 func (s *Service) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	method := info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:]

@@ -88,13 +88,23 @@ type Session struct {
 	TTY                   bool
 }
 
-// Config is what a [Service] works with. All of it is required.
+// Neighbours are services that are no part of CRI, on the same server. None of CRI's
+// rules is theirs: they answer before recovery is done, and with their own errors.
+type Neighbours interface {
+	Register(server *grpc.Server) error
+	// Unary and Stream stand around their calls, as interceptors.
+	Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error)
+	Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error
+}
+
+// Config is what a [Service] works with. All but Beside is required.
 type Config struct {
 	Pods       *sandbox.Manager
 	Containers Containers
 	Images     Images
 	Streams    Streams
 	Node       Node
+	Beside     Neighbours
 	Version    string // of crib, as semver
 	Ready      func() bool
 	Log        *slog.Logger
@@ -108,17 +118,21 @@ type Service struct {
 	cfg Config
 }
 
-// NewServer returns a gRPC server with the service on it.
-func NewServer(cfg Config) *grpc.Server {
+// NewServer returns a gRPC server with the service on it, and its neighbours.
+func NewServer(cfg Config) (*grpc.Server, error) {
 	s := &Service{cfg: cfg}
 	server := grpc.NewServer(
-		grpc.UnaryInterceptor(s.intercept),
+		grpc.UnaryInterceptor(s.unary),
+		grpc.StreamInterceptor(s.stream),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxMessage),
 	)
 	runtime.RegisterRuntimeServiceServer(server, s)
 	runtime.RegisterImageServiceServer(server, s)
-	return server
+	if cfg.Beside == nil {
+		return server, nil
+	}
+	return server, cfg.Beside.Register(server)
 }
 
 // maxMessage is the size that the kubelet takes: 16 MiB.

@@ -22,6 +22,9 @@ import (
 // binEnv names the directory of the built programs. Without it they are built.
 const binEnv = "CRIB_BIN"
 
+// ctrEnv names the ctr of the containerd in go.mod, which TestMain builds.
+const ctrEnv = "CRIB_TEST_CTR"
+
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
@@ -29,20 +32,17 @@ func run(m *testing.M) int {
 	if testing.Short() || os.Geteuid() != 0 {
 		return m.Run()
 	}
-	if os.Getenv(binEnv) == "" {
+	if os.Getenv(ctrEnv) == "" {
 		dir, err := os.MkdirTemp("", "crib-bin")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
-		cmd := exec.Command("go", "build", "-buildvcs=false", "-o", dir+"/", "../cmd/...")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build crib: %v\n%s", err, out)
+		if err := build(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		_ = os.Setenv(binEnv, dir)
 	}
 	status, done := lab.Private()
 	if done {
@@ -50,6 +50,33 @@ func run(m *testing.M) int {
 	}
 	nstest.Entered()
 	return m.Run()
+}
+
+// build builds the programs of the tests before they enter namespaces without a
+// network. ctr needs modules that we do not, so it gets a copy of go.mod.
+func build(dir string) error {
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	commands := [][]string{{"-mod=mod", "-modfile=" + filepath.Join(dir, "go.mod"), "-o", dir + "/", "github.com/containerd/containerd/v2/cmd/ctr"}}
+	if os.Getenv(binEnv) == "" {
+		commands = append(commands, []string{"-o", dir + "/", "../cmd/..."})
+		_ = os.Setenv(binEnv, dir)
+	}
+	for _, args := range commands {
+		cmd := exec.Command("go", append([]string{"build", "-buildvcs=false", "-ldflags=-s -w"}, args...)...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", args[len(args)-1], err, out)
+		}
+	}
+	return os.Setenv(ctrEnv, filepath.Join(dir, "ctr"))
 }
 
 // defaults is the configuration of most tests: both families, no conflists.

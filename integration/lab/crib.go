@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type Options struct {
 	Dir    string // of root, configuration and log; a new one if empty
 	Config string // TOML after "version = 1"
 	Env    []string
+	Socket string // of CRI, as Config has it; [Socket] if empty
 }
 
 // Crib is a daemon of the lab. Its methods are for one goroutine.
@@ -37,7 +39,7 @@ type Crib struct {
 // State is where crib keeps what does not outlive a reboot; in the lab /run is private.
 const State = "/run/crib"
 
-// Socket is that of CRI.
+// Socket is that of CRI by default.
 const Socket = State + "/crib.sock"
 
 // redial is how often a connection is tried while the daemon starts.
@@ -53,7 +55,7 @@ func Start(ctx context.Context, o Options) (*Crib, error) {
 		return nil, err
 	}
 	var err error
-	c.conn, err = grpc.NewClient("unix://"+Socket,
+	c.conn, err = grpc.NewClient("unix://"+cmp.Or(o.Socket, Socket),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: time.Second}))
 	if err != nil {

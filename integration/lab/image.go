@@ -22,7 +22,7 @@ const Image = "crib.test/busybox:1"
 // ImportImage makes an image of the machine's own busybox, which must be a static
 // one, on the spot, and imports it by `crib images import`.
 func (c *Crib) ImportImage(ctx context.Context) error {
-	archive, err := busyboxArchive()
+	archive, err := Archive()
 	if err != nil {
 		return err
 	}
@@ -34,8 +34,8 @@ func (c *Crib) ImportImage(ctx context.Context) error {
 	return nil
 }
 
-// busyboxArchive returns an archive as `docker save` writes it.
-func busyboxArchive() ([]byte, error) {
+// Archive returns [Image] as `docker save` writes it.
+func Archive() ([]byte, error) {
 	layer, err := busyboxLayer()
 	if err != nil {
 		return nil, err

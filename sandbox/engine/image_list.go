@@ -97,6 +97,12 @@ func (all inventory) find(ref string) (*stored, error) {
 			}
 		}
 	}
+	// `ctr images tag` takes any name as it is written.
+	for _, one := range all.whole {
+		if one.named(ref) != nil {
+			return one, nil
+		}
+	}
 	if strings.Trim(ref, "0123456789abcdef") != "" || ref == "" {
 		return nil, notFound(ref)
 	}

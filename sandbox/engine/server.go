@@ -14,18 +14,14 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/core/events/exchange"
-	v2 "github.com/containerd/containerd/v2/core/runtime/v2"
 	"github.com/containerd/containerd/v2/core/snapshots"
-	"github.com/containerd/containerd/v2/defaults"
 	"github.com/containerd/containerd/v2/pkg/gc"
-	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/plugins"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/log"
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
 	"github.com/containerd/ttrpc"
-	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 )
 
@@ -55,7 +51,7 @@ func (s *server) link() string { return filepath.Join(s.state, "crib-shim") }
 type rpcServers struct {
 	grpc    *grpc.Server
 	ttrpc   *ttrpc.Server
-	serving sync.WaitGroup
+	serving sync.WaitGroup // also the streams of [API] that their clients have left
 }
 
 // startServer loads the plugins and serves them.
@@ -75,6 +71,9 @@ func startServer(ctx context.Context, cfg Config) (*server, error) {
 
 func (s *server) start(ctx context.Context, cfg Config) (err error) {
 	if s.lock, err = lockRoot(cfg.Root); err != nil {
+		return err
+	}
+	if err := s.bundlesBack(); err != nil {
 		return err
 	}
 	if err := endOrphans(ctx, cfg.State, s.address()); err != nil {
@@ -106,8 +105,11 @@ func (s *server) load(ctx context.Context, cfg Config, r plugin.Registration) er
 		plugins.PropertyTTRPCAddress: s.address() + ".ttrpc",
 	})
 	ic.Config = r.Config
-	if r.Type == plugins.ShimPlugin {
+	switch r.Type {
+	case plugins.ShimPlugin:
 		r.InitFn = s.newShims
+	case plugins.DiffPlugin:
+		r.InitFn = syncedDiffs(r.InitFn)
 	}
 	p := r.Init(ic)
 	err := p.Err()
@@ -176,16 +178,16 @@ func (s *server) serve(listen string) (err error) {
 
 // register puts every plugin that has a service on its server.
 func (s *server) register() error {
+	if err := s.registerGRPC(s.rpc.grpc); err != nil {
+		return err
+	}
 	for _, p := range s.loaded.GetAll() {
 		instance, err := p.Instance()
 		if err != nil {
 			return err
 		}
-		if svc, ok := instance.(interface{ Register(*grpc.Server) error }); ok && p.Registration.Type == plugins.GRPCPlugin {
-			err = svc.Register(s.rpc.grpc)
-		}
 		if svc, ok := instance.(interface{ RegisterTTRPC(*ttrpc.Server) error }); ok {
-			err = errors.Join(err, svc.RegisterTTRPC(s.rpc.ttrpc))
+			err = svc.RegisterTTRPC(s.rpc.ttrpc)
 		}
 		if err != nil {
 			return fmt.Errorf("registering containerd's service %s: %w", p.Registration.URI(), err)
@@ -203,39 +205,6 @@ func (s *server) goServe(serve func() error) {
 		}
 	})
 }
-
-// newGRPC makes the server that containerd's clients expect: 16 MiB messages,
-// the caller's namespace and our log in every context.
-func (s *server) newGRPC() *grpc.Server {
-	prepare := func(ctx context.Context) context.Context {
-		ctx = log.WithLogger(ctx, s.log)
-		if ns, ok := namespaces.Namespace(ctx); ok {
-			// This is what puts it into calls that the handler makes itself.
-			ctx = namespaces.WithNamespace(ctx, ns)
-		}
-		return ctx
-	}
-	return grpc.NewServer(
-		grpc.WaitForHandlers(true),
-		grpc.MaxRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
-		grpc.MaxSendMsgSize(defaults.DefaultMaxSendMsgSize),
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
-			return h(prepare(ctx), req)
-		}),
-		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
-			return h(srv, preparedStream{ss, prepare(ss.Context())})
-		}),
-	)
-}
-
-// preparedStream is a stream with another context, which gRPC has no other means for.
-type preparedStream struct {
-	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // see above
-}
-
-// Context implements grpc.ServerStream.
-func (s preparedStream) Context() context.Context { return s.ctx }
 
 // close undoes whatever start did, in reverse order.
 func (s *server) close() error {
@@ -285,54 +254,4 @@ func (s *server) drain() {
 		defer cancel()
 		_, _ = c.ScheduleAndWait(ctx)
 	}
-}
-
-// disconnect closes the connections to the shims and leaves them and their
-// containers alone. containerd takes a closed connection for a dead shim and
-// runs `shim delete`, which kills the container; there is no call to close one
-// otherwise. So the name by which it knows the binary goes first: the attempt
-// fails, nothing is deleted, and the connection's goroutines end all the same.
-// The next start brings the name back before it loads the shims.
-func (s *server) disconnect() error {
-	tasks, shims := s.loaded.Get(plugins.RuntimePluginV2, "task"), s.loaded.Get(plugins.ShimPlugin, "manager")
-	if tasks == nil || shims == nil {
-		return nil
-	}
-	if err := os.Remove(s.link()); err != nil {
-		return fmt.Errorf("leaving the shims (their connections stay open): %w", err)
-	}
-	s.log.Logger.SetLevel(logrus.PanicLevel) // a warning for each would be wrong and alarming
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	return disconnectAll(ctx, tasks, shims)
-}
-
-func disconnectAll(ctx context.Context, tasks, shims *plugin.Plugin) error {
-	ti, err := tasks.Instance()
-	if err != nil {
-		return err
-	}
-	si, err := shims.Instance()
-	if err != nil {
-		return err
-	}
-	all, err := ti.(*v2.TaskManager).Tasks(ctx, true)
-	if err != nil {
-		return fmt.Errorf("listing the shims: %w", err)
-	}
-	var errs []error
-	for _, t := range all {
-		shim, err := si.(*v2.ShimManager).Get(namespaces.WithNamespace(ctx, t.Namespace()), t.ID())
-		if err != nil {
-			if !errdefs.IsNotFound(err) {
-				errs = append(errs, err)
-			}
-			continue
-		}
-		errs = append(errs, shim.Close())
-		if c, ok := shim.Client().(interface{ UserOnCloseWait(context.Context) error }); ok {
-			errs = append(errs, c.UserOnCloseWait(ctx))
-		}
-	}
-	return errors.Join(errs...)
 }

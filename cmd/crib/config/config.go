@@ -56,7 +56,7 @@ type CNI struct {
 // Engine says what runs containers.
 type Engine struct {
 	Address    string // socket of an external containerd; "": the embedded one
-	Listen     string // where the embedded one serves its API; "": nowhere
+	Listen     string // where the embedded one serves its API; "": nowhere; may be that of CRI
 	Shim       string // path; "": beside the daemon's own binary
 	Init       string // path; "": beside the daemon's own binary
 	OCIRuntime string // path or name; "": the best one installed
@@ -102,6 +102,9 @@ func derive(c *Config, set Origins) {
 	if _, ok := set["admin.listen"]; !ok {
 		c.Admin.Listen = filepath.Join(c.State, "admin.sock")
 	}
+	if _, ok := set["engine.listen"]; !ok && sameSocket(c.Listen, ContainerdSocket) {
+		c.Engine.Listen = c.Listen
+	}
 }
 
 // Validate returns all that is impossible about c, joined; each error is of class
@@ -124,14 +127,8 @@ func validate(c Config, set Origins) error {
 	if filepath.Clean(c.Root) == filepath.Clean(c.State) {
 		blame("state", errors.New("is the same as root; want a directory of its own, on a tmpfs"))
 	}
-	if c.Listen == c.Admin.Listen {
-		blame("admin.listen", errors.New("is the same as listen; want a socket of its own"))
-	}
-	if c.Engine.Listen != "" && c.Engine.Address != "" {
-		blame("engine.listen", errors.New("serves the embedded engine, which engine.address turns off; set one of the two"))
-	}
-	if c.Engine.Listen != "" && c.Engine.Listen == c.Admin.Listen {
-		blame("engine.listen", errors.New("is the same as admin.listen; want another socket"))
+	for _, clash := range clashes(c, set) {
+		blame(clash.key, errors.New(clash.text))
 	}
 	return errors.Join(errs...)
 }

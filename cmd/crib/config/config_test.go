@@ -140,6 +140,37 @@ func TestSocketsFollowState(t *testing.T) {
 	}
 }
 
+func TestContainerdsSocketServesItsAPIUnlessToldOtherwise(t *testing.T) {
+	for text, want := range map[string]struct {
+		api                  string
+		oneSocket, cAdvisors bool
+	}{
+		"": {},
+		`listen = "/run/containerd/containerd.sock"`:                           {"/run/containerd/containerd.sock", true, true},
+		`listen = "/var/run/containerd/containerd.sock"`:                       {"/var/run/containerd/containerd.sock", true, true},
+		"listen = \"/run/containerd/containerd.sock\"\nengine.listen = \"\"":   {},
+		"listen = \"/c.sock\"\nengine.listen = \"/c.sock\"":                    {"/c.sock", true, false},
+		`engine.listen = "/run/containerd/containerd.sock"`:                    {"/run/containerd/containerd.sock", false, true},
+		"listen = \"/run/containerd/containerd.sock\"\nengine.listen = \"/e\"": {"/e", false, false},
+	} {
+		c, set := load(t, write(t, map[string]string{"config.toml": "version = 1\n" + text}))
+		if c.Engine.Listen != want.api || c.OneSocket() != want.oneSocket || c.AtContainerdSocket() != want.cAdvisors {
+			t.Errorf("%q: got %q, %v, %v; want %v", text, c.Engine.Listen, c.OneSocket(), c.AtContainerdSocket(), want)
+		}
+		var dump bytes.Buffer
+		if err := config.Dump(&dump, c, set); err != nil {
+			t.Fatal(err)
+		}
+		if again, _ := load(t, write(t, map[string]string{"config.toml": dump.String()})); !reflect.DeepEqual(again, c) {
+			t.Errorf("%q dumped and read back: %+v", text, again)
+		}
+	}
+	c, _, err := config.Load(write(t, map[string]string{"config.toml": "version = 1\n"}), config.Flags{Listen: config.ContainerdSocket})
+	if err != nil || !c.OneSocket() {
+		t.Errorf("by --listen: %+v, %v", c.Engine, err)
+	}
+}
+
 func TestFlagsWinOverFiles(t *testing.T) {
 	path := write(t, map[string]string{"config.toml": "version = 1\nstate = \"/file\"\nlog.level = \"warn\"\n"})
 	c, set, err := config.Load(path, config.Flags{State: "/flag", LogLevel: "debug"})
@@ -304,8 +335,12 @@ func TestImpossibleValuesAreExplained(t *testing.T) {
 		"version = 1\nnetwork.cni.bin_dirs = [\"/a\", \"b\"]":            `F:2: network.cni.bin_dirs: entry 2 is "b"; want an absolute path`,
 		"version = 1\nengine.oci_runtime = \"./crun\"":                   `F:2: engine.oci_runtime: is "./crun"; want an absolute path, or a name alone`,
 		"version = 1\n[engine]\nlisten = \"/l\"\naddress = \"/a\"":       "F:3: engine.listen: serves the embedded engine, which engine.address turns off; set one of the two",
-		"version = 1\nsandbox.process = \"maybe\"":                       `F:2: sandbox.process: is "maybe"; want one of auto, always, never`,
-		"version = 1\nsandbox.cgroup_driver = \"x\"":                     `F:2: sandbox.cgroup_driver: is "x"; want one of auto, systemd, cgroupfs`,
+		"version = 1\nlisten = \"/run/containerd/containerd.sock\"\nengine.address = \"/a\"": "F:2: listen: is containerd's socket, where clients expect its API, too, which engine.address turns off; " +
+			`want another path, or engine.listen = "" to serve CRI alone`,
+		"version = 1\nlisten = \"/l\"\nengine.listen = \"/l\"\nengine.address = \"/a\"": "F:3: engine.listen: serves the embedded engine, which engine.address turns off; set one of the two",
+		"version = 1\nlisten = \"/var/run/a\"\nengine.address = \"/run/a\"":             "F:3: engine.address: is the same as listen; want the socket of another process",
+		"version = 1\nsandbox.process = \"maybe\"":                                      `F:2: sandbox.process: is "maybe"; want one of auto, always, never`,
+		"version = 1\nsandbox.cgroup_driver = \"x\"":                                    `F:2: sandbox.cgroup_driver: is "x"; want one of auto, systemd, cgroupfs`,
 		"version = 1\nfoo = 1\nlog.level = 1\nnetwork.mtu = 1": "F:2: foo: unknown key; `crib config default` shows all there are\n" +
 			"F:3: log.level: is a whole number; want a string in quotes\n" +
 			"F:4: network.mtu: is 1; want 576 to 65535, or 0 for that of the uplink",

@@ -37,4 +37,8 @@
 //     other parser gives them for keys. It is used in one function.
 //  3. Nothing outside of the files is looked at: whether a group or a directory
 //     exists is for those to say who use it, when they do.
+//  4. The socket of CRI at containerd's path serves containerd's API as well, unless
+//     engine.listen says otherwise: who writes that path wants what is found there,
+//     and a kubelet whose cAdvisor meets CRI alone has no figures of pods. Rejected:
+//     asking for both keys; one for that alone.
 package config

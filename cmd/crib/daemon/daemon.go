@@ -140,7 +140,7 @@ func (d *Daemon) openEngine(ctx context.Context) (*engine.Engine, error) {
 		Root:          filepath.Join(d.cfg.Root, "engine"),
 		State:         filepath.Join(d.cfg.State, "engine"),
 		Address:       d.cfg.Engine.Address,
-		Listen:        d.cfg.Engine.Listen,
+		Listen:        d.engineListen(),
 		Shim:          shim,
 		Init:          init,
 		OCIRuntime:    d.cfg.Engine.OCIRuntime,
@@ -176,13 +176,17 @@ func helper(path, name string) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// cadvisorSocket is where the kubelet's cAdvisor looks for containerd. What it
-// finds there it asks for the process of each sandbox.
-const cadvisorSocket = "/run/containerd/containerd.sock"
+// engineListen is the engine's own socket for others; the one of CRI is made by Serve.
+func (d *Daemon) engineListen() string {
+	if d.cfg.OneSocket() {
+		return ""
+	}
+	return d.cfg.Engine.Listen
+}
 
-// process says which pods get an init.
+// process says which pods get an init: all of them where cAdvisor asks for it.
 func (d *Daemon) process() string {
-	if d.cfg.Sandbox.Process == "auto" && d.cfg.Engine.Listen == cadvisorSocket {
+	if d.cfg.Sandbox.Process == "auto" && d.cfg.AtContainerdSocket() {
 		return "always"
 	}
 	return d.cfg.Sandbox.Process

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crib-runtime/crib/cmd/crib/config"
 	"github.com/crib-runtime/crib/network/netns/nstest"
 	"github.com/crib-runtime/crib/sandbox/store"
 )
@@ -75,8 +76,8 @@ func TestCAdvisorsSocketGivesEveryPodAnInit(t *testing.T) {
 	for _, test := range []struct{ process, listen, want string }{
 		{"auto", "", "auto"},
 		{"auto", "/run/other.sock", "auto"},
-		{"auto", cadvisorSocket, "always"},
-		{"never", cadvisorSocket, "never"},
+		{"auto", config.ContainerdSocket, "always"},
+		{"never", config.ContainerdSocket, "never"},
 	} {
 		d := &Daemon{}
 		d.cfg.Sandbox.Process, d.cfg.Engine.Listen = test.process, test.listen

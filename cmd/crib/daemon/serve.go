@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -39,18 +41,35 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, criListener.Close(), adminListener.Close())
 	}
-	criServer := cri.NewServer(cri.Config{
-		Pods: d.pods, Containers: lives{d.containers, d.pods}, Images: d.engine, Streams: streams,
-		Node: d, Version: d.version, Ready: d.ready.Load, Log: d.log.With("part", "cri"),
-	})
 	adminServer := &http.Server{Handler: admin.NewHandler(d, d.metrics), ReadHeaderTimeout: time.Minute}
 
 	group, ctx := errgroup.WithContext(ctx)
+	criServer, err := d.newServer(ctx, streams)
+	if err != nil {
+		return errors.Join(err, criListener.Close(), adminListener.Close(), streams.Close())
+	}
 	group.Go(func() error { return serveCRI(ctx, criServer, criListener) })
 	group.Go(func() error { return serveAdmin(ctx, adminServer, adminListener) })
 	group.Go(func() error { return streams.Serve(ctx) })
 	group.Go(func() error { return d.work(ctx) })
 	return group.Wait()
+}
+
+// newServer makes the server of CRI; on the same socket it may have containerd's API,
+// whose calls end with ctx.
+func (d *Daemon) newServer(ctx context.Context, streams cri.Streams) (*grpc.Server, error) {
+	cfg := cri.Config{
+		Pods: d.pods, Containers: lives{d.containers, d.pods}, Images: d.engine, Streams: streams,
+		Node: d, Version: d.version, Ready: d.ready.Load, Log: d.log.With("part", "cri"),
+	}
+	if d.cfg.OneSocket() {
+		api, err := d.engine.API(ctx)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Beside = api
+	}
+	return cri.NewServer(cfg)
 }
 
 // work brings the pods back and then runs the loops.
@@ -134,9 +153,13 @@ func serveAdmin(ctx context.Context, server *http.Server, l net.Listener) error 
 }
 
 // Reset removes all pods and what crib made on the host, and closes the daemon.
-// The engine's content stays, and so does the configuration.
+// The engine's content stays, and so does the configuration. While other clients have
+// containers in the engine it fails with ErrFailedPrecondition, and nothing is removed.
 func (d *Daemon) Reset(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.Close()) }()
+	if err := d.nothingForeign(ctx); err != nil {
+		return err
+	}
 	if err := d.recover(ctx); err != nil {
 		return err
 	}
@@ -150,6 +173,20 @@ func (d *Daemon) Reset(ctx context.Context) (err error) {
 	}
 	err = errors.Join(d.engine.Close(), d.removeState())
 	d.engine = nil
+	return err
+}
+
+// nothingForeign fails while others have containers in the embedded engine: without
+// it nobody could end them any more.
+func (d *Daemon) nothingForeign(ctx context.Context) error {
+	if !d.engine.Info().Embedded {
+		return nil
+	}
+	foreign, err := d.engine.Foreign(ctx)
+	if err == nil && len(foreign) > 0 {
+		err = fmt.Errorf("containers of other clients run in the engine: %s; start crib and remove them with those clients, as by `ctr -n NAMESPACE tasks rm -f ID`: %w",
+			strings.Join(foreign, ", "), errdefs.ErrFailedPrecondition)
+	}
 	return err
 }
 
