@@ -34,8 +34,9 @@ in_cadvisor() {
 summary_pod() {
 	within 40 in_summary .cpu.usageCoreNanoSeconds
 	within 15 in_summary .memory.workingSetBytes
-	within 15 in_summary .process_stats.process_count
 }
+
+summary_processes() { within 15 in_summary .process_stats.process_count; }
 
 summary_container() {
 	within 40 in_summary '.containers[0].cpu.usageCoreNanoSeconds'
@@ -64,6 +65,7 @@ for gate in off on; do
 	group=stats-gate-$gate
 	check summary-container summary_container
 	check summary-pod summary_pod
+	check summary-processes summary_processes
 	check summary-network summary_network
 	check cadvisor-container cadvisor_container
 	check cadvisor-pod cadvisor_pod
