@@ -36,7 +36,7 @@ NODES ?= ../shared/nodes
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test minbase critest node long unit bench microbench verify lint fmt build build-arm64 tools install uninstall deb clean deps-demo deps-test
+.PHONY: help demo test minbase critest node long fuzz unit bench microbench verify lint fmt build build-arm64 tools install uninstall deb clean deps-demo deps-test
 
 help: ## This list
 	@awk -F ':.*## ' '/^## /{printf "\n%s\n", substr($$0, 4)} /^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,7 @@ test: deps-test verify build build-arm64 tools ## Everything: the house rules, b
 		$$($(GO) list ./... | grep -Ev '$(SLOW)')
 	PATH=$(BUILD)/tools:$$PATH CRIB_BIN=$(BUILD) CRIB_NEW_RUNC=$(NEW_RUNC) $(GO) test -timeout 25m \
 		$$($(GO) list ./... | grep -E '$(SLOW)')
+	$(MAKE) --no-print-directory fuzz
 	@[ ! -e $(TESTIMAGES)/build.sh ] || $(MAKE) --no-print-directory critest
 
 minbase: ## demo and test on a fresh Debian in namespaces of its own, and what they left (root, debootstrap)
@@ -68,6 +69,10 @@ long: build ## What the tests do a few times, a thousand times (root): restarts 
 
 node: ## Real kubelets in virtual machines, half an hour (root, qemu, NODES); CHECKS="standalone restarts", RUNTIME=containerd
 	NODES=$(abspath $(NODES)) integration/node/run.sh $(CHECKS)
+
+FUZZTIME ?= 15s
+fuzz: ## Requests of every kind and content: refused with the field's name or passed on, FUZZTIME for each target
+	for f in FuzzSpecFrom FuzzContainerSpec; do $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) ./cri || exit; done
 
 unit: ## Hermetic and fast: no root, no kernel features, no network
 	$(GO) test -short ./...
