@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -10,8 +13,10 @@ import (
 	"github.com/containerd/containerd/v2/pkg/shim"
 	"github.com/containerd/containerd/v2/pkg/shutdown"
 	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
+	"golang.org/x/sys/unix"
 )
 
 // runtimeName is what clients find in a container's record. cAdvisor and
@@ -43,6 +48,28 @@ func (c cleaner) Stop(ctx context.Context, id string) (shim.StopStatus, error) {
 	return c.Shim.Stop(ctx, id)
 }
 
+// listener is the descriptor at which a shim finds its listening socket when it starts.
+const listener = 3
+
+// socketRemoval removes the socket of a shim that containerd has started. containerd's
+// own way needs the bundle, which the engine deletes at the same time.
+func socketRemoval() (func(context.Context) error, error) {
+	address, err := unix.Getsockname(listener)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the name of our socket: %w", err)
+	}
+	named, ok := address.(*unix.SockaddrUnix)
+	if !ok {
+		return nil, fmt.Errorf("asking for the name of our socket: it is %T: %w", address, errdefs.ErrInvalidArgument)
+	}
+	return func(context.Context) error {
+		if err := os.Remove(named.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}, nil
+}
+
 // newService makes the task service of this process.
 func newService(ic *plugin.InitContext) (any, error) {
 	publisher, err := ic.GetByID(plugins.EventPlugin, "publisher")
@@ -56,6 +83,13 @@ func newService(ic *plugin.InitContext) (any, error) {
 	tasks, err := task.NewTaskService(ic.Context, publisher.(shim.Publisher), down.(shutdown.Service))
 	if err != nil {
 		return nil, err
+	}
+	if os.Getenv(envPath) == "" {
+		remove, err := socketRemoval()
+		if err != nil {
+			return nil, err
+		}
+		down.(shutdown.Service).RegisterCallback(remove)
 	}
 	return &service{
 		TTRPCTaskService: tasks, path: os.Getenv(envPath),
