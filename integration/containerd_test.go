@@ -227,16 +227,22 @@ func TestCAdvisorFindsAPodsNetworkByItsSandbox(t *testing.T) {
 	cfg.Labels = map[string]string{"io.kubernetes.container.name": "b"}
 	id := c.launch(podID, pod, cfg)
 	listed := c.ctr("-n", "k8s.io", "tasks", "ls")
-	for _, want := range []struct{ id, kind, label, value string }{
-		{podID, "sandbox", "io.kubernetes.pod.name", "a"},
-		{id, "container", "io.kubernetes.container.name", "b"},
+	for _, want := range []struct{ id, kind, image, label, value string }{
+		{podID, "sandbox", "", "io.kubernetes.pod.name", "a"},
+		{id, "container", lab.Image, "io.kubernetes.container.name", "b"},
 	} {
-		var info struct{ Labels map[string]string }
+		var info struct {
+			Labels map[string]string
+			Image  string
+		}
 		if err := json.Unmarshal([]byte(c.ctr("-n", "k8s.io", "containers", "info", want.id)), &info); err != nil {
 			t.Fatal(err)
 		}
 		if info.Labels["io.cri-containerd.kind"] != want.kind || info.Labels[want.label] != want.value {
 			t.Errorf("labels of the %s: %v", want.kind, info.Labels)
+		}
+		if info.Image != want.image {
+			t.Errorf("image of the %s: %q, want %q", want.kind, info.Image, want.image)
 		}
 		pid := taskPID(t, listed, want.id)
 		groups, err := os.ReadFile("/proc/" + pid + "/cgroup")

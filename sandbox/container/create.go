@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -141,6 +142,7 @@ func (m *Manager) build(ctx context.Context, c *Container, img image.Image) (Eff
 		ID:        c.ID,
 		PodID:     c.Spec.PodID,
 		ImageID:   c.ImageID,
+		ImageName: cmp.Or(c.Spec.Image.UserImage, c.Spec.Image.Image),
 		Labels:    maps.Clone(c.Spec.Labels),
 		Spec:      spec,
 		LogPath:   c.Spec.LogPath,

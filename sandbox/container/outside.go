@@ -87,10 +87,13 @@ type Launch struct {
 	ID      string
 	PodID   string
 	ImageID string
-	Labels  map[string]string
-	Spec    *specs.Spec
-	LogPath string // "" writes no log
-	Stdin   bool
+	// ImageName is what the image was asked for by: other clients of the engine, and
+	// the kubelet's metrics, show it instead of the id. It may be an id, or empty.
+	ImageName string
+	Labels    map[string]string
+	Spec      *specs.Spec
+	LogPath   string // "" writes no log
+	Stdin     bool
 	// StdinOnce closes the input when the first client's input has ended.
 	StdinOnce bool
 	TTY       bool

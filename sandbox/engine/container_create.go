@@ -19,6 +19,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/crib-runtime/crib/sandbox/container"
+	"github.com/crib-runtime/crib/sandbox/image"
 	"github.com/crib-runtime/crib/sandbox/logpump"
 )
 
@@ -47,7 +48,7 @@ func (e *Engine) Create(ctx context.Context, l container.Launch) error {
 
 func (e *Engine) create(ctx context.Context, l container.Launch) (err error) {
 	c := containers.Container{
-		ID: l.ID, SandboxID: e.sandboxID(l.PodID), Image: l.ImageID, Labels: containerLabels(l),
+		ID: l.ID, SandboxID: e.sandboxID(l.PodID), Image: imageName(l), Labels: containerLabels(l),
 		Snapshotter: e.images.snap.name, SnapshotKey: l.ID,
 	}
 	dir := e.containerDir(l.ID)
@@ -69,6 +70,19 @@ func (e *Engine) create(ctx context.Context, l container.Launch) (err error) {
 		return nil
 	}
 	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// imageName is what other clients find as the image of a container: the name of an
+// entry in the image store, where it was asked for by one.
+func imageName(l container.Launch) string {
+	if _, isID := image.ParseID(l.ImageName); isID || l.ImageName == "" {
+		return l.ImageID
+	}
+	name, err := image.Normalize(l.ImageName)
+	if err != nil {
+		return l.ImageID
+	}
+	return name
 }
 
 // containerDir is what belongs to a container beside its bundle: see sandbox/logpump.
