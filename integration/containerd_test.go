@@ -122,24 +122,22 @@ func TestContainersOfCtrOutliveTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.ctrWith(archive, "-n", "moby", "images", "import", "-")
-	cgroup := pod.Linux.CgroupParent
 	pids := map[string]string{}
-	tasks := func(namespace string) string { return c.ctr("-n", namespace, "tasks", "ls") }
 	for _, namespace := range []string{"k8s.io", "moby"} {
-		c.ctr("-n", namespace, "run", "-d", "--null-io", "--cgroup="+cgroup+"/"+namespace, lab.Image, "theirs", "/bin/sleep", "1000")
-		pids[namespace] = taskPID(t, tasks(namespace), "theirs")
+		cgroup := "--cgroup=" + pod.Linux.CgroupParent + "/" + namespace
+		c.ctr("-n", namespace, "run", "-d", "--null-io", cgroup, lab.Image, "theirs", "/bin/sleep", "1000")
+		pids[namespace] = taskPID(t, c.ctr("-n", namespace, "tasks", "ls"), "theirs")
+	}
+	theyRun := func() {
+		for namespace, pid := range pids {
+			if got := taskPID(t, c.ctr("-n", namespace, "tasks", "ls"), "theirs"); got != pid {
+				t.Errorf("%s: process %s before, %s after", namespace, pid, got)
+			}
+		}
 	}
 	c.sees(podID, ours)
 
-	events := exec.CommandContext(t.Context(), os.Getenv(ctrEnv), "events")
-	first := firstLine{}
-	events.Stdout, first.seen = &first, make(chan struct{})
-	if err := events.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; !first.closed(); i++ { // it follows from when it is ready
-		c.ctr("-n", "moby", "images", "label", lab.Image, "i="+strconv.Itoa(i))
-	}
+	events := c.followEvents()
 	// A client that follows events does not hold up the end.
 	if err := errors.Join(c.Terminate(), c.Restart(t.Context())); err != nil {
 		t.Fatal(err)
@@ -150,11 +148,7 @@ func TestContainersOfCtrOutliveTheDaemon(t *testing.T) {
 	if err := errors.Join(c.Kill(), c.Restart(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	for namespace, pid := range pids {
-		if got := taskPID(t, tasks(namespace), "theirs"); got != pid {
-			t.Errorf("%s: process %s before, %s after", namespace, pid, got)
-		}
-	}
+	theyRun()
 	c.sees(podID, ours)
 
 	if err := c.Terminate(); err != nil {
@@ -166,13 +160,26 @@ func TestContainersOfCtrOutliveTheDaemon(t *testing.T) {
 	if err := c.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for namespace, pid := range pids {
-		if got := taskPID(t, tasks(namespace), "theirs"); got != pid {
-			t.Errorf("%s: process %s before the reset, %s after", namespace, pid, got)
-		}
+	theyRun()
+	for namespace := range pids {
 		c.ctr("-n", namespace, "tasks", "rm", "-f", "theirs")
 		c.ctr("-n", namespace, "containers", "rm", "theirs")
 	}
+}
+
+// followEvents starts a client that follows events, and waits until it does.
+func (c *crib) followEvents() *exec.Cmd {
+	c.t.Helper()
+	events := exec.CommandContext(c.t.Context(), os.Getenv(ctrEnv), "events")
+	first := &firstLine{seen: make(chan struct{})}
+	events.Stdout = first
+	if err := events.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	for i := 0; !first.closed(); i++ {
+		c.ctr("-n", "moby", "images", "label", lab.Image, "i="+strconv.Itoa(i))
+	}
+	return events
 }
 
 // sees checks that ctr lists a pod's process and a container of it as running.

@@ -8,7 +8,7 @@
 // # Types
 //
 // [Config] says which engine to open, [Engine] is the open one, [Info] tells
-// about it. [Init] is process 1 of a pod whose containers share a PID namespace:
+// about it. [API] puts its services on somebody else's server. [Init] is process 1 of a pod whose containers share a PID namespace:
 // a container whose id is the pod's, whose root is a read-only bind of a
 // directory with nothing but cmd/crib-init, without image or snapshot.
 //
@@ -27,6 +27,8 @@
 //     init, on one that has ended, and when the shim is dead.
 //   - Containers bear the label io.crib.pod; [Engine.Inits] finds them by it.
 //     What others keep in the namespace k8s.io is never touched.
+//   - Containers of other clients, in any namespace, outlive the engine as ours do,
+//     and are there when it is open again. Those of runc's runtime get our shim.
 //   - Start and Delete of the containers of one pod exclude each other. They share a
 //     shim, which the first start brings up and Release or StopInit ends; an external
 //     engine's ends with its last container. Delete works when the shim is dead, and
@@ -75,7 +77,7 @@
 //	<State>/oci/                            the OCI runtime's state
 //	<State>/volumes/<id>/                   images that are volumes of a container, mounted
 //	<State>/roots/                          roots of containers while they are prepared
-//	<State>/io.containerd.runtime.v2.task/  bundles
+//	<State>/io.containerd.runtime.v2.task/  bundles; named ….away for a moment of Close
 //
 // # Decisions
 //
@@ -85,11 +87,16 @@
 //   - The record and the task are made by the services' own calls. Rejected:
 //     client.NewContainer and NewTask, which take a lease (two more transactions,
 //     each with an fsync) and a killing delete (`kill --all`, 4 ms) for nothing.
-//   - Close disconnects from shims by taking away the name by which the shim's
-//     binary is known, since containerd deletes what it loses contact with.
-//     Rejected: leaving the connections open, two goroutines and three
-//     descriptors for each task. The link also makes the path that bundles
-//     remember independent of where a new version is installed.
+//   - Close disconnects from shims by taking away, for the moment, the directory of
+//     the bundles, in which the shim's binary would be run, since containerd deletes
+//     what it loses contact with; and the name by which our binary is known, until
+//     the next Open. Rejected: the name alone, with which containers of other clients
+//     ended with the daemon, by the shim of theirs; leaving the connections open, two
+//     goroutines and three descriptors for each task. The link also makes the path
+//     that bundles remember independent of where a new version is installed.
+//   - A task that other clients make for runc's runtime is told our shim where it
+//     names none. Rejected: a link with containerd's name for it in PATH, which is
+//     the containerd package's.
 //   - Shims inherit our environment and our cgroup, as containerd's do: whoever
 //     starts the daemon clears NOTIFY_SOCKET, and its unit has KillMode=process.
 //   - The pod's shim is started by us, with its listening socket, and told to
@@ -127,8 +134,8 @@
 //     has no registry tokens, one directory of hosts.toml, and no count of what
 //     comes. Content passes through our own socket: 300 MB pulled and unpacked in
 //     0.9 s on two cores.
-//   - Layers are synced before they count as unpacked, so that CheckImages need
-//     not look at them. Rejected: unpacking all again after a power cut.
+//   - Layers are synced before they count as unpacked, whoever unpacks them, so that
+//     CheckImages need not look at them. Rejected: unpacking all again after a power cut.
 //   - Layers stay packed as well as unpacked. Rejected: discarding them, which
 //     halves the space; then nothing could be exported or unpacked again.
 //   - Roots of containers are mounted volatile, without syncing. That works once

@@ -81,6 +81,27 @@ func TestListenServesTheContainerdAPIToRootOnly(t *testing.T) {
 	}
 }
 
+func TestAnExternalContainerdServesItsAPIItself(t *testing.T) {
+	if _, err := (&Engine{cfg: Config{Address: "/a"}}).API(t.Context()); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("API() = %v, want failed precondition", err)
+	}
+}
+
+// TestBundlesThatACrashLeftAwayComeBack: Close takes them away for a moment.
+func TestBundlesThatACrashLeftAwayComeBack(t *testing.T) {
+	l := newLab(t)
+	e := l.open()
+	pid := l.start(e, Init{})
+	bundles := e.server.bundles()
+	l.must(e.Close())
+	l.must(os.Rename(bundles, bundles+awaySuffix))
+	e = l.open()
+	if again := l.start(e, Init{}); again != pid {
+		t.Errorf("pid %d before, %d after", pid, again)
+	}
+	l.stop(e)
+}
+
 func TestUnusableConfigIsRefused(t *testing.T) {
 	good := Config{Root: "/r", State: "/s", Shim: "/shim"}
 	for name, spoil := range map[string]func(*Config){

@@ -154,8 +154,8 @@ func TestContainerdsSocketServesItsAPIUnlessToldOtherwise(t *testing.T) {
 		"listen = \"/run/containerd/containerd.sock\"\nengine.listen = \"/e\"": {"/e", false, false},
 	} {
 		c, set := load(t, write(t, map[string]string{"config.toml": "version = 1\n" + text}))
-		if c.Engine.Listen != want.api || c.OneSocket() != want.oneSocket || c.AtContainerdSocket() != want.cAdvisors {
-			t.Errorf("%q: got %q, %v, %v; want %v", text, c.Engine.Listen, c.OneSocket(), c.AtContainerdSocket(), want)
+		if c.Engine.Listen != want.api || c.Engine.ServedAt(c.Listen) != want.oneSocket || c.Engine.ServedAt(config.ContainerdSocket) != want.cAdvisors {
+			t.Errorf("%q: got %q, %v, %v; want %v", text, c.Engine.Listen, c.Engine.ServedAt(c.Listen), c.Engine.ServedAt(config.ContainerdSocket), want)
 		}
 		var dump bytes.Buffer
 		if err := config.Dump(&dump, c, set); err != nil {
@@ -166,7 +166,7 @@ func TestContainerdsSocketServesItsAPIUnlessToldOtherwise(t *testing.T) {
 		}
 	}
 	c, _, err := config.Load(write(t, map[string]string{"config.toml": "version = 1\n"}), config.Flags{Listen: config.ContainerdSocket})
-	if err != nil || !c.OneSocket() {
+	if err != nil || !c.Engine.ServedAt(c.Listen) {
 		t.Errorf("by --listen: %+v, %v", c.Engine, err)
 	}
 }

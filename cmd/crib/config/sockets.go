@@ -9,15 +9,8 @@ import (
 // cAdvisor looks nowhere else, and asks for the process of each sandbox.
 const ContainerdSocket = "/run/containerd/containerd.sock"
 
-// OneSocket tells whether the engine's API is served on the socket of CRI.
-func (c Config) OneSocket() bool {
-	return sameSocket(c.Listen, c.Engine.Listen)
-}
-
-// AtContainerdSocket tells whether the engine's API is served where cAdvisor looks.
-func (c Config) AtContainerdSocket() bool {
-	return sameSocket(c.Engine.Listen, ContainerdSocket)
-}
+// ServedAt tells whether the engine's API is served on a socket, which may be CRI's.
+func (e Engine) ServedAt(socket string) bool { return sameSocket(e.Listen, socket) }
 
 // sameSocket tells whether two paths are one. /var/run is /run everywhere, and many
 // write it.

@@ -178,7 +178,7 @@ func helper(path, name string) (string, error) {
 
 // engineListen is the engine's own socket for others; the one of CRI is made by Serve.
 func (d *Daemon) engineListen() string {
-	if d.cfg.OneSocket() {
+	if d.cfg.Engine.ServedAt(d.cfg.Listen) {
 		return ""
 	}
 	return d.cfg.Engine.Listen
@@ -186,7 +186,7 @@ func (d *Daemon) engineListen() string {
 
 // process says which pods get an init: all of them where cAdvisor asks for it.
 func (d *Daemon) process() string {
-	if d.cfg.Sandbox.Process == "auto" && d.cfg.AtContainerdSocket() {
+	if d.cfg.Sandbox.Process == "auto" && d.cfg.Engine.ServedAt(config.ContainerdSocket) {
 		return "always"
 	}
 	return d.cfg.Sandbox.Process

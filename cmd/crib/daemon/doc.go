@@ -10,7 +10,8 @@
 //
 //	modules        of the kernel that are not loaded
 //	pod CIDRs      of the configuration, else as the kubelet last gave them
-//	sockets        Version and Status answer at once, all else is Unavailable
+//	sockets        Version and Status of CRI, and containerd's API where it is served
+//	               there, answer at once; all else is Unavailable
 //	recovery       package sandbox
 //	ready          sd_notify, all calls answer
 //	loops          owed teardowns, sweeps, conflist watch, syncing of records
@@ -29,4 +30,15 @@
 //     loads most of them when they are used, where it is allowed to, and
 //     br_netfilter never. Rejected: refusing a kernel whose modules are not found,
 //     which may have them built in; what does not work then says so and names them.
+//
+//  3. CRI and containerd's API on one socket are one gRPC server, on which the
+//     engine's services are registered once more; the engine's own server has to run
+//     before, for our own client. containerd's API answers as soon as it is there,
+//     also while CRI waits for recovery: the kubelet's cAdvisor asks once, and its own
+//     recovery is done. Its calls end when the daemon is told to, as containerd's do,
+//     and CRI's are finished. Rejected: one server for all, on which CRI would have to
+//     be before the engine is open; passing calls on, another copy of each byte.
+//
+//  4. A reset leaves the engine's state while other clients have containers in it:
+//     their roots are mounted there. Rejected: ending what others have started.
 package daemon

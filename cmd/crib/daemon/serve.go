@@ -62,7 +62,7 @@ func (d *Daemon) newServer(ctx context.Context, streams cri.Streams) (*grpc.Serv
 		Pods: d.pods, Containers: lives{d.containers, d.pods}, Images: d.engine, Streams: streams,
 		Node: d, Version: d.version, Ready: d.ready.Load, Log: d.log.With("part", "cri"),
 	}
-	if d.cfg.OneSocket() {
+	if d.cfg.Engine.ServedAt(d.cfg.Listen) {
 		api, err := d.engine.API(ctx)
 		if err != nil {
 			return nil, err
@@ -154,12 +154,10 @@ func serveAdmin(ctx context.Context, server *http.Server, l net.Listener) error 
 
 // Reset removes all pods and what crib made on the host, and closes the daemon.
 // The engine's content stays, and so does the configuration. While other clients have
-// containers in the engine it fails with ErrFailedPrecondition, and nothing is removed.
+// containers in the engine its state stays, too, and the error, of class
+// ErrFailedPrecondition, names them.
 func (d *Daemon) Reset(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.Close()) }()
-	if err := d.nothingForeign(ctx); err != nil {
-		return err
-	}
 	if err := d.recover(ctx); err != nil {
 		return err
 	}
@@ -167,7 +165,7 @@ func (d *Daemon) Reset(ctx context.Context) (err error) {
 	for _, pod := range d.pods.List() {
 		errs = append(errs, d.pods.Stop(ctx, pod.ID), d.pods.Remove(ctx, pod.ID))
 	}
-	errs = append(errs, d.nets.reset(ctx), netns.GiveBack(d.cfg.Network.NetnsDir))
+	errs = append(errs, d.nets.reset(ctx), netns.GiveBack(d.cfg.Network.NetnsDir), d.nothingForeign(ctx))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
