@@ -130,12 +130,13 @@ func TestJSONIsWhatTheDaemonTells(t *testing.T) {
 func TestWrongUseIsAnErrorThatSaysWhatIsRight(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.toml")
 	for _, test := range []struct{ args, want string }{
-		{"pods -o yaml --config " + emptyConfig(t), "want table or json"},
+		{"pods -o xml --config " + emptyConfig(t), "want table, json or yaml"},
 		{"pods --state " + t.TempDir() + " --config " + emptyConfig(t), "crib serve"},
 		{"serve --config " + missing, missing},
 		{"config check --config " + missing, missing},
 		{"config check --log-level loud --config " + emptyConfig(t), "debug, info, warn, error"},
 		{"pods extra", `"extra"`},
+		{"check -o xml", "want table, json or yaml"},
 		{"serv", "serve"},
 	} {
 		if out, err := run(t, strings.Fields(test.args)...); err == nil || !strings.Contains(err.Error()+out, test.want) {

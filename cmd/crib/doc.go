@@ -6,6 +6,7 @@
 //	crib images    import, export, list, rm
 //	crib reset     gives the host back; the daemon must not run
 //	crib config    default, dump, check
+//	crib check     what the host lacks; package host looks
 //
 // pods, net and images ask the running daemon by its admin socket (package
 // admin); they need neither CRI nor the daemon's files.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
 	"github.com/crib-runtime/crib/cmd/crib/config"
+	"github.com/crib-runtime/crib/cmd/crib/host"
 	"github.com/crib-runtime/crib/network/netns"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
@@ -74,7 +75,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if err := netns.Share(d.cfg.Network.NetnsDir); err != nil {
 		return fmt.Errorf("prepare %s for the pins of namespaces: %w", d.cfg.Network.NetnsDir, err)
 	}
-	lacking := loadModules(ctx, kernelModules())
+	lacking := loadModules(ctx, host.Modules())
 	if lacking != nil {
 		d.log.Debug("parts of the kernel that are built in or missing", "error", lacking)
 	}
@@ -155,25 +156,6 @@ func (d *Daemon) openEngine(ctx context.Context) (*engine.Engine, error) {
 		d.log.Warn("the ends of some containers are not known", "error", err)
 	}
 	return engine.Open(ctx, cfg)
-}
-
-// helper returns the path of a program that the configuration names, or of the
-// one that was installed with this program: in ../libexec/crib, else beside it,
-// where a build leaves it.
-func helper(path, name string) (string, error) {
-	if path != "" {
-		return path, nil
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Dir(self)
-	installed := filepath.Join(filepath.Dir(dir), "libexec", "crib", name)
-	if _, err := os.Stat(installed); err == nil {
-		return installed, nil
-	}
-	return filepath.Join(dir, name), nil
 }
 
 // cadvisorSocket is where the kubelet's cAdvisor looks for containerd. What it
