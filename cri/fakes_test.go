@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ type world struct {
 func (w *world) service(t *testing.T) *Service {
 	t.Helper()
 	return &Service{cfg: Config{
-		Pods: sandbox.New(sandbox.Config{}), Containers: w, Images: imagesOf{w}, Streams: w,
+		Pods: sandbox.New(sandbox.Config{}), Containers: w, Images: imagesOf{w}, Streams: w, Calls: &sync.WaitGroup{},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -97,6 +98,7 @@ type Config struct {
 	Node       Node
 	Version    string // of crib, as semver
 	Ready      func() bool
+	Calls      *sync.WaitGroup // of calls that go on after their answer; its owner waits for them
 	Log        *slog.Logger
 }
 

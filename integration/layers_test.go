@@ -96,7 +96,7 @@ var doors = []door{
 }
 
 // layers are the top folders, the lowest first: a folder imports only what comes before it.
-var layers = []string{"ipam", "network", "sandbox", "cri", "cmd", "integration"}
+var layers = []string{"ops", "ipam", "network", "sandbox", "cri", "cmd", "integration"}
 
 // siblings says what a package may import of its own layer besides its parents.
 var siblings = map[string][]string{

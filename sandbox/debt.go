@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/crib-runtime/crib/ops"
 )
 
 // Waiting times between two attempts at an owed teardown.
@@ -90,7 +92,9 @@ func (m *Manager) retryDebts(ctx context.Context) {
 }
 
 func (m *Manager) retryDebt(ctx context.Context, debt Debt) {
-	pod, unlock, err := m.claimSoon(ctx, debt.Pod.ID)
+	op := m.beginKnown(ctx, "owed teardown", debt.Pod.ID)
+	defer func() { op.End(nil) }()
+	pod, unlock, err := m.claimSoon(ctx, op, debt.Pod.ID)
 	if err != nil || pod == nil {
 		return
 	}
@@ -102,13 +106,13 @@ func (m *Manager) retryDebt(ctx context.Context, debt Debt) {
 
 // claimSoon is claim for the loops, which do not wait for a call that takes long:
 // they come again.
-func (m *Manager) claimSoon(ctx context.Context, id string) (*Pod, func(), error) {
+func (m *Manager) claimSoon(ctx context.Context, op *ops.Op, id string) (*Pod, func(), error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, firstRetry)
 	defer cancel()
-	return m.claim(ctx, id)
+	return m.claim(ctx, op, id)
 }
 
 // notice marks pods NotReady that are not alive any more. Their addresses stay
@@ -118,7 +122,7 @@ func (m *Manager) notice(ctx context.Context) {
 		if pod.State != Ready || m.alive(ctx, pod) {
 			continue
 		}
-		pod, unlock, err := m.claimSoon(ctx, pod.ID)
+		pod, unlock, err := m.claimSoon(ctx, nil, pod.ID)
 		if err != nil || pod == nil {
 			continue
 		}

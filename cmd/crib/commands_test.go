@@ -15,6 +15,7 @@ import (
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
 	"github.com/crib-runtime/crib/network"
+	"github.com/crib-runtime/crib/ops"
 )
 
 // node is a daemon with one of each kind of pod and of network.
@@ -30,6 +31,19 @@ func (node) Pods() []admin.Pod {
 			Timeline: []admin.Stage{{Name: "plan", Millis: 0.1}, {Name: "total", Millis: 2.34}},
 		},
 		{ID: "short", Namespace: "crib", Name: "unreadable", State: "NotReady", Owed: "first\nsecond"},
+	}
+}
+
+func (node) Containers() []admin.Container { return []admin.Container{} }
+
+func (node) Ops() admin.Ops {
+	return admin.Ops{
+		InFlight: []ops.Operation{
+			{Verb: "StopPodSandbox", Subject: ops.Subject{Pod: "default/web", ID: strings.Repeat("a", 64)}, Age: 31 * time.Second,
+				At: []ops.Stage{{Name: "detach network", Took: 30 * time.Second}}},
+			{Verb: "RunPodSandbox", Subject: ops.Subject{Pod: "default/web"}, Age: 12 * time.Second, WaitsFor: "StopPodSandbox of default/web"},
+		},
+		Owed: []admin.Debt{{Object: "pod", Name: "default/web", ID: strings.Repeat("a", 64), Since: time.Now(), Attempts: 7, Error: "unpin\nbusy"}},
 	}
 }
 
@@ -95,6 +109,14 @@ func TestTablesHaveOneRowForEach(t *testing.T) {
 			"NETWORK  DRIVER  NEW PODS  READY  CIDR         GATEWAY   USED  FREE  MESSAGE",
 			"crib     bridge  true      true   10.0.0.0/24  10.0.0.1  1     252   nearly; full",
 			"macvlan  cni     false     true   -            -         -     -     ",
+		},
+		"ops": {
+			"OPERATION       OF           ID            AGE  STAGE",
+			"StopPodSandbox  default/web  aaaaaaaaaaaa  31s  detach network (30s)",
+			"RunPodSandbox   default/web                12s  waits for StopPodSandbox of default/web",
+			"",
+			"OWED  OF           ID            SINCE  ATTEMPTS  LAST ERROR",
+			"pod   default/web  aaaaaaaaaaaa  0s     7         unpin; busy",
 		},
 	} {
 		out, err := run(t, append([]string{command}, flags...)...)

@@ -2,6 +2,7 @@
 //
 //	crib serve     the daemon; package daemon puts it together
 //	crib pods      pods, their addresses, how long their start took, what is owed
+//	crib ops       what is in flight, at which stage, and what is owed
 //	crib net       networks, CIDRs, used and free addresses
 //	crib images    import, export, list, rm
 //	crib reset     gives the host back; the daemon must not run

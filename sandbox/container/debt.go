@@ -79,7 +79,9 @@ func (m *Manager) retryDebt(ctx context.Context, debt Debt) {
 	}
 	soon, cancel := context.WithTimeout(ctx, firstRetry)
 	defer cancel()
-	c, unlock, err := m.claim(soon, debt.Container.ID)
+	op := m.beginKnown(ctx, "owed removal", debt.Container.ID)
+	defer func() { op.End(nil) }()
+	c, unlock, err := m.claim(soon, op, debt.Container.ID)
 	if err != nil || c == nil {
 		return
 	}
@@ -97,7 +99,7 @@ func (m *Manager) settle(c *Container) error {
 	}
 	_, err := m.change(c.ID, func(*Container) {})
 	if err == nil && c.State == Exited {
-		err = step("delete the task", c, m.cfg.Tasks.Delete)
+		err = m.step("delete the task", c, m.cfg.Tasks.Delete)
 	}
 	m.owe(c, err)
 	return err

@@ -97,7 +97,7 @@ func (m *Manager) clear(c *Container, unrecorded error) {
 		m.owe(c, unrecorded)
 		return
 	}
-	m.owe(c, step("delete the task", c, m.cfg.Tasks.Delete))
+	m.owe(c, m.step("delete the task", c, m.cfg.Tasks.Delete))
 }
 
 // exited changes the record to Exited.

@@ -4,6 +4,8 @@
 //
 //	GET /v1/version    what runs
 //	GET /v1/pods       pods, with networks, timeline and what their teardown owes
+//	GET /v1/containers containers and their states
+//	GET /v1/ops        what is in flight, at which stage, and what teardowns owe
 //	GET /v1/networks   networks, ranges, verdicts
 //	GET /v1/images     images of the node
 //	DELETE /v1/images?ref=             removes images with all their references

@@ -16,6 +16,8 @@ func NewHandler(source Source, metrics *Metrics) http.Handler {
 		answer(w, Version{Version: source.Version(), Go: runtime.Version()})
 	})
 	mux.HandleFunc("GET /v1/pods", func(w http.ResponseWriter, _ *http.Request) { answer(w, source.Pods()) })
+	mux.HandleFunc("GET /v1/containers", func(w http.ResponseWriter, _ *http.Request) { answer(w, source.Containers()) })
+	mux.HandleFunc("GET /v1/ops", func(w http.ResponseWriter, _ *http.Request) { answer(w, source.Ops()) })
 	mux.HandleFunc("GET /v1/networks", func(w http.ResponseWriter, _ *http.Request) { answer(w, source.Networks()) })
 	if source, ok := source.(ImageSource); ok {
 		handleImages(mux, source.ImageStore())

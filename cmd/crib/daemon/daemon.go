@@ -16,6 +16,7 @@ import (
 	"github.com/crib-runtime/crib/cmd/crib/config"
 	"github.com/crib-runtime/crib/cmd/crib/host"
 	"github.com/crib-runtime/crib/network/netns"
+	"github.com/crib-runtime/crib/ops"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/engine"
@@ -28,6 +29,7 @@ type Daemon struct {
 	setup
 	parts
 	metrics   *admin.Metrics
+	inFlight  ops.Table
 	harvested map[string]container.Ended // ends of containers while there was no daemon
 	ready     atomic.Bool
 }
@@ -96,9 +98,10 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		return err
 	}
 	bootID := strings.TrimSpace(string(boot))
+	d.metrics = admin.NewMetrics(d)
+	d.inFlight.Observe = d.metrics.Stage
 	d.openPods(bootID)
 	d.openContainers(bootID)
-	d.metrics = admin.NewMetrics(d)
 	return nil
 }
 
@@ -114,11 +117,11 @@ func (d *Daemon) openPods(bootID string) {
 		BootID:   bootID,
 		NetnsDir: d.cfg.Network.NetnsDir,
 		Process:  d.process(),
+		Ops:      &d.inFlight,
 
 		UserNamespaces: d.engine.Info().IDMap,
 
-		Log:     d.log,
-		Observe: func(stage string, took duration) { d.metrics.Stage(stage, took) },
+		Log: d.log,
 
 		StopContainers:   func(ctx context.Context, id string) error { return d.containers.StopAll(ctx, id) },
 		RemoveContainers: func(ctx context.Context, id string) error { return d.containers.RemoveAll(ctx, id) },

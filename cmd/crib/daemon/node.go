@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/netip"
 	"runtime"
+	"slices"
+	"time"
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
 	"github.com/crib-runtime/crib/network"
@@ -66,11 +68,43 @@ func (d *Daemon) Pods() []admin.Pod {
 			item.Attachments, item.IPs = append(item.Attachments, pod.Attachments...), append(item.IPs, pod.IPs()...)
 		}
 		for _, stage := range pod.Timeline {
-			item.Timeline = append(item.Timeline, admin.Stage{Name: stage.Name, Millis: float64(stage.Took.Microseconds()) / 1000})
+			item.Timeline = append(item.Timeline, admin.Stage{Name: stage.Name, At: millis(stage.At), Millis: millis(stage.Took)})
 		}
 		pods = append(pods, item)
 	}
 	return pods
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// Containers implements admin.Source.
+func (d *Daemon) Containers() []admin.Container {
+	all := []admin.Container{}
+	for _, c := range d.containers.List() {
+		all = append(all, admin.Container{
+			ID: c.ID, PodID: c.Spec.PodID, Name: c.Spec.Name, State: string(c.State), CreatedAt: c.CreatedAt, PID: c.PID,
+		})
+	}
+	return all
+}
+
+// Ops implements admin.Source.
+func (d *Daemon) Ops() admin.Ops {
+	all := admin.Ops{InFlight: d.inFlight.List(), Owed: []admin.Debt{}}
+	for _, debt := range d.pods.Debts() {
+		all.Owed = append(all.Owed, admin.Debt{
+			Object: "pod", Name: debt.Pod.Spec.Key.String(), ID: debt.Pod.ID,
+			Since: debt.Since, Attempts: debt.Attempts, Error: debt.Err.Error(),
+		})
+	}
+	for _, debt := range d.containers.Debts() {
+		all.Owed = append(all.Owed, admin.Debt{
+			Object: "container", Name: debt.Container.Spec.Name, ID: debt.Container.ID,
+			Since: debt.Since, Attempts: debt.Attempts, Error: debt.Err.Error(),
+		})
+	}
+	slices.SortFunc(all.Owed, func(a, b admin.Debt) int { return a.Since.Compare(b.Since) })
+	return all
 }
 
 // Networks implements admin.Source.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
@@ -39,14 +40,18 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, criListener.Close(), adminListener.Close())
 	}
+	var calls sync.WaitGroup
 	criServer := cri.NewServer(cri.Config{
 		Pods: d.pods, Containers: lives{d.containers, d.pods}, Images: d.engine, Streams: streams,
-		Node: d, Version: d.version, Ready: d.ready.Load, Log: d.log.With("part", "cri"),
+		Node: d, Version: d.version, Ready: d.ready.Load, Calls: &calls, Log: d.log.With("part", "cri"),
 	})
 	adminServer := &http.Server{Handler: admin.NewHandler(d, d.metrics), ReadHeaderTimeout: time.Minute}
 
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveCRI(ctx, criServer, criListener) })
+	group.Go(func() error {
+		defer awaitCalls(&calls)
+		return serveCRI(ctx, criServer, criListener)
+	})
 	group.Go(func() error { return serveAdmin(ctx, adminServer, adminListener) })
 	group.Go(func() error { return streams.Serve(ctx) })
 	group.Go(func() error { return d.work(ctx) })
@@ -116,6 +121,20 @@ func serveCRI(ctx context.Context, server *grpc.Server, l net.Listener) error {
 	}
 	<-stopped
 	return nil
+}
+
+// awaitCalls waits for the calls that were answered before they were done. What
+// takes longer ends with the process, and the next start finishes or unwinds it.
+func awaitCalls(calls *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		calls.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(drainTime):
+	}
 }
 
 func serveAdmin(ctx context.Context, server *http.Server, l net.Listener) error {
