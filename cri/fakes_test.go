@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
@@ -81,6 +82,10 @@ func (w *world) ExecSync(context.Context, string, []string, time.Duration) ([]by
 
 func (w *world) Usage(_ context.Context, id string) (container.Usage, error) {
 	return w.usage, w.usageErrs[id]
+}
+
+func (w *world) RuntimeSpec(_ context.Context, id string) (*specs.Spec, error) {
+	return &specs.Spec{Hostname: id}, w.err
 }
 
 func (w *world) ExecURL(s Session) (string, error)   { return w.url("exec", s) }

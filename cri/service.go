@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -57,6 +58,8 @@ type inside interface {
 	ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (stdout, stderr []byte, code int32, err error)
 	ReopenLog(ctx context.Context, id string) error
 	Usage(ctx context.Context, id string) (container.Usage, error)
+	// RuntimeSpec is what the OCI runtime was told.
+	RuntimeSpec(ctx context.Context, id string) (*specs.Spec, error)
 }
 
 // Images is the node's images; sandbox/engine keeps them. A ref is an id, a tag

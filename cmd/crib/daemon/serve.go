@@ -42,7 +42,7 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 	}
 	var calls sync.WaitGroup
 	criServer := cri.NewServer(cri.Config{
-		Pods: d.pods, Containers: lives{d.containers, d.pods}, Images: d.engine, Streams: streams,
+		Pods: d.pods, Containers: lives{d.containers, d.pods, d.engine}, Images: d.engine, Streams: streams,
 		Node: d, Version: d.version, Ready: d.ready.Load, Calls: &calls, Log: d.log.With("part", "cri"),
 	})
 	adminServer := &http.Server{Handler: admin.NewHandler(d, d.metrics), ReadHeaderTimeout: time.Minute}
