@@ -69,11 +69,7 @@ func TestCheckNamesTheFirewallThatDropsWhatIsForwarded(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "nft", rules).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("nft", "delete table ip filter").CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
-	})
+	undo(t, "nft", "delete table ip filter")
 	findings, fit := check(t, "")
 	if f := found(t, findings, "forward"); !fit || f.Verdict != "warning" || !strings.Contains(f.Found, "ip filter FORWARD") ||
 		!strings.Contains(f.Remedy, "iptables -P FORWARD ACCEPT") {

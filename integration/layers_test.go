@@ -104,6 +104,7 @@ var siblings = map[string][]string{
 	"network/cni":           {"network/netns/..."},
 	"network/conflist":      {"network/bridge"},
 	"network/nat":           {"network/netns/..."},
+	"network/look":          {"network/netns/..."},
 	"sandbox/container":     {"sandbox/image"},
 	"sandbox/container/oci": {"sandbox/image"},
 	"sandbox/engine":        {"sandbox/container", "sandbox/image", "sandbox/logpump"},

@@ -49,7 +49,7 @@ func (node) Ops() admin.Ops {
 
 func (node) Networks() []admin.Network {
 	return []admin.Network{
-		{Name: "crib", Driver: "bridge", Used: true, Status: network.Status{Ready: true, Message: "nearly\nfull"}, Ranges: []admin.Range{
+		{Name: "crib", Driver: "bridge", Link: "crib0", Table: "inet crib", Used: true, Status: network.Status{Ready: true, Message: "nearly\nfull"}, Ranges: []admin.Range{
 			{CIDR: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Used: 1, Free: 252},
 		}},
 		{Name: "macvlan", Driver: "cni", Status: network.Status{Ready: true}},
@@ -106,9 +106,9 @@ func TestTablesHaveOneRowForEach(t *testing.T) {
 			"crib/unreadable  NotReady                    -      ",
 		},
 		"net": {
-			"NETWORK  DRIVER  NEW PODS  READY  CIDR         GATEWAY   USED  FREE  MESSAGE",
-			"crib     bridge  true      true   10.0.0.0/24  10.0.0.1  1     252   nearly; full",
-			"macvlan  cni     false     true   -            -         -     -     ",
+			"NETWORK  DRIVER  LINK   TABLE      NEW PODS  READY  CIDR         GATEWAY   USED  FREE  MESSAGE",
+			"crib     bridge  crib0  inet crib  true      true   10.0.0.0/24  10.0.0.1  1     252   nearly; full",
+			"macvlan  cni     -      -          false     true   -            -         -     -     ",
 		},
 		"ops": {
 			"OPERATION       OF           ID            AGE  STAGE",

@@ -3,7 +3,7 @@
 //	crib serve     the daemon; package daemon puts it together
 //	crib pods      pods, their addresses, how long their start took, what is owed
 //	crib ops       what is in flight, at which stage, and what is owed
-//	crib net       networks, CIDRs, used and free addresses
+//	crib net       networks; show, map, check, trace
 //	crib images    import, export, list, rm
 //	crib reset     gives the host back; the daemon must not run
 //	crib config    default, dump, check

@@ -22,15 +22,6 @@ func newPods(f *flags) *cobra.Command {
 	}.command(f)
 }
 
-func newNet(f *flags) *cobra.Command {
-	return question[[]admin.Network]{
-		use:   "net",
-		short: "List networks with their CIDRs, and how many addresses are used and free",
-		ask:   plain(admin.Client.Networks),
-		write: writeNetworks,
-	}.command(f)
-}
-
 func writePods(w io.Writer, pods []admin.Pod) error {
 	return rows(w, "POD\tSTATE\tIPS\tSTART\tAGE\tID\tOWED", pods, func(pod admin.Pod) string {
 		return fmt.Sprintf("%s/%s\t%s\t%s\t%s\t%s\t%s\t%s", pod.Namespace, pod.Name, pod.State, joinIPs(pod.IPs),
@@ -62,18 +53,4 @@ func total(timeline []admin.Stage) string {
 		}
 	}
 	return "-"
-}
-
-func writeNetworks(w io.Writer, networks []admin.Network) error {
-	var lines []string
-	for _, n := range networks {
-		head := fmt.Sprintf("%s\t%s\t%t\t%t", n.Name, n.Driver, n.Used, n.Status.Ready)
-		if len(n.Ranges) == 0 {
-			lines = append(lines, fmt.Sprintf("%s\t-\t-\t-\t-\t%s", head, oneLine(n.Status.Message)))
-		}
-		for _, r := range n.Ranges {
-			lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%s", head, r.CIDR, r.Gateway, r.Used, r.Free, oneLine(n.Status.Message)))
-		}
-	}
-	return rows(w, "NETWORK\tDRIVER\tNEW PODS\tREADY\tCIDR\tGATEWAY\tUSED\tFREE\tMESSAGE", lines, func(line string) string { return line })
 }

@@ -22,6 +22,9 @@ func NewHandler(source Source, metrics *Metrics) http.Handler {
 	if source, ok := source.(ImageSource); ok {
 		handleImages(mux, source.ImageStore())
 	}
+	if source, ok := source.(NetworkSource); ok {
+		handleNetworks(mux, source)
+	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, // one odd name must not hide all the rest
 	}))

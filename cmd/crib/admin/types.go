@@ -71,7 +71,9 @@ type Stage struct {
 type Network struct {
 	Name   string         `json:"name"`
 	Driver string         `json:"driver"`
-	Used   bool           `json:"used"` // new pods get it
+	Used   bool           `json:"used"`            // new pods get it
+	Link   string         `json:"link,omitempty"`  // the bridge
+	Table  string         `json:"table,omitempty"` // of nftables
 	Status network.Status `json:"status"`
 	Ranges []Range        `json:"ranges"`
 }

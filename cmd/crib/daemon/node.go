@@ -114,6 +114,7 @@ func (d *Daemon) Networks() []admin.Network {
 		used[driver] = true
 	}
 	built := admin.Network{Name: builtin, Driver: driverBridge, Used: used[driverBridge], Status: d.nets.bridge.Status(), Ranges: []admin.Range{}}
+	built.Link, built.Table = d.cfg.Network.Bridge, "inet "+builtin
 	for _, r := range d.nets.bridge.Ranges() {
 		built.Ranges = append(built.Ranges, admin.Range{CIDR: r.CIDR, Gateway: r.Gateway, Used: r.Used, Free: r.Free})
 	}
