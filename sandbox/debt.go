@@ -100,7 +100,7 @@ func (m *Manager) retryDebt(ctx context.Context, debt Debt) {
 	}
 	defer unlock()
 	if err := m.stop(pod); err == nil && m.debt(pod.ID) == nil {
-		m.cfg.Log.Info("an owed teardown is done", "pod", pod.Spec.Key, "id", pod.ID, "attempts", debt.Attempts+1)
+		m.cfg.Log.Info("an owed teardown is done", "event", "PodSettled", "pod", pod.Spec.Key, "id", pod.ID, "attempts", debt.Attempts+1)
 	}
 }
 
@@ -138,7 +138,7 @@ func (m *Manager) bury(pod *Pod) {
 	dead := *pod
 	dead.State = NotReady
 	err := m.put(&dead)
-	m.cfg.Log.Warn("a pod died: its namespaces or its init are gone", "pod", pod.Spec.Key, "id", pod.ID, "recorded", err == nil)
+	m.cfg.Log.Warn("a pod died: its namespaces or its init are gone", "event", "PodDied", "pod", pod.Spec.Key, "id", pod.ID, "recorded", err == nil)
 }
 
 // alive tells whether a Ready pod's namespaces, and its init if it has one, are

@@ -47,7 +47,7 @@ func (m *Manager) Run(ctx context.Context, spec Spec) (id string, err error) {
 	if err = m.start(ctx, d); err != nil {
 		return "", m.undo(d.pod(), err)
 	}
-	m.cfg.Log.Info("a pod is ready", "pod", spec.Key, "id", pod.ID, "ips", d.pod().IPs(), "took", time.Since(start))
+	m.cfg.Log.Info("a pod is ready", "event", "PodReady", "pod", spec.Key, "id", pod.ID, "ips", d.pod().IPs(), "took", time.Since(start))
 	return pod.ID, nil
 }
 

@@ -48,7 +48,7 @@ func (m *Manager) Remove(ctx context.Context, id string) (err error) {
 	if err := m.erase(pod); err != nil {
 		return err
 	}
-	m.cfg.Log.Info("a pod is removed", "pod", pod.Spec.Key, "id", id)
+	m.cfg.Log.Info("a pod is removed", "event", "PodRemoved", "pod", pod.Spec.Key, "id", id)
 	return nil
 }
 
@@ -93,9 +93,9 @@ func (m *Manager) stop(pod *Pod) error {
 	}
 	stuck, owed := m.teardown(&stopping)
 	if err := m.settle(&stopping, errors.Join(stuck, owed)); err != nil {
-		m.cfg.Log.Warn("the teardown of a pod is owed", "pod", pod.Spec.Key, "id", pod.ID, "error", err)
+		m.cfg.Log.Warn("the teardown of a pod is owed", "event", "PodOwed", "pod", pod.Spec.Key, "id", pod.ID, "error", err)
 	} else {
-		m.cfg.Log.Info("a pod is stopped", "pod", pod.Spec.Key, "id", pod.ID)
+		m.cfg.Log.Info("a pod is stopped", "event", "PodStopped", "pod", pod.Spec.Key, "id", pod.ID)
 	}
 	return stuck
 }

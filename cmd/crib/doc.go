@@ -3,6 +3,7 @@
 //	crib serve     the daemon; package daemon puts it together
 //	crib pods      pods, their addresses, how long their start took, what is owed
 //	crib ops       what is in flight, at which stage, and what is owed
+//	crib events    what happens, as it happens
 //	crib net       networks; show, map, check, trace
 //	crib images    import, export, list, rm
 //	crib reset     gives the host back; the daemon must not run

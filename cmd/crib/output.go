@@ -52,6 +52,9 @@ func (o *output) print(w io.Writer, value any, table func(io.Writer) error) erro
 	return errors.Join(table(columns), columns.Flush())
 }
 
+// line writes the value as JSON on a line of its own.
+func (o *output) line(w io.Writer, value any) error { return json.NewEncoder(w).Encode(value) }
+
 // rows writes a line of each, its cells separated by tabs, below a heading.
 func rows[T any](w io.Writer, heading string, items []T, cells func(T) string) error {
 	if _, err := fmt.Fprintln(w, heading); err != nil {

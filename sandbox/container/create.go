@@ -58,7 +58,7 @@ func (m *Manager) Create(ctx context.Context, spec Spec) (id string, err error) 
 	if err != nil {
 		return "", errors.Join(err, m.remove(c))
 	}
-	m.cfg.Log.Info("a container is created", "container", label(c), "pod", spec.PodID, "took", time.Since(start))
+	m.cfg.Log.Info("a container is created", "event", "ContainerCreated", "container", label(c), "pod", spec.PodID, "took", time.Since(start))
 	return c.ID, nil
 }
 

@@ -49,7 +49,7 @@ func (m *Manager) owe(c *Container, err error) {
 	if old := m.debts[c.ID]; old != nil {
 		debt = *old
 	} else {
-		m.cfg.Log.Warn("something of a container is owed", "container", label(c), "error", err)
+		m.cfg.Log.Warn("something of a container is owed", "event", "ContainerOwed", "container", label(c), "error", err)
 	}
 	debt.Attempts++
 	debt.Err = err
@@ -87,7 +87,7 @@ func (m *Manager) retryDebt(ctx context.Context, debt Debt) {
 	}
 	defer unlock()
 	if err := m.settle(c); err == nil {
-		m.cfg.Log.Info("what a container owed is done", "container", label(c), "attempts", debt.Attempts+1)
+		m.cfg.Log.Info("what a container owed is done", "event", "ContainerSettled", "container", label(c), "attempts", debt.Attempts+1)
 	}
 }
 

@@ -50,7 +50,7 @@ func (m *Manager) remove(c *Container) error {
 		m.owe(c, err)
 		return err
 	}
-	m.cfg.Log.Info("a container is removed", "container", label(c))
+	m.cfg.Log.Info("a container is removed", "event", "ContainerRemoved", "container", label(c))
 	return nil
 }
 

@@ -50,7 +50,7 @@ func (m *Manager) Start(ctx context.Context, id string) (err error) {
 		return wrap("start", c, err)
 	}
 	m.follow(id)
-	m.cfg.Log.Info("a container runs", "container", label(c), "pid", pid, "took", time.Since(began))
+	m.cfg.Log.Info("a container runs", "event", "ContainerStarted", "container", label(c), "pid", pid, "took", time.Since(began))
 	return nil
 }
 

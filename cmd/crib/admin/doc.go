@@ -7,6 +7,7 @@
 //	GET /v1/containers containers and their states
 //	GET /v1/ops        what is in flight, at which stage, and what teardowns owe
 //	GET /v1/networks   networks, ranges, verdicts
+//	GET /v1/events?follow=true         what happens, a line each (package events)
 //	GET /v1/network/pod?pod=           how a pod is connected, by the kernel
 //	GET /v1/network/findings           what is not as it should be
 //	POST /v1/network/repair            mends it, and tells what is left

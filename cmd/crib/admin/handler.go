@@ -7,6 +7,8 @@ import (
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/crib-runtime/crib/cmd/crib/events"
 )
 
 // NewHandler returns the API of a source.
@@ -24,6 +26,9 @@ func NewHandler(source Source, metrics *Metrics) http.Handler {
 	}
 	if source, ok := source.(NetworkSource); ok {
 		handleNetworks(mux, source)
+	}
+	if source, ok := source.(interface{ Events() *events.Hub }); ok {
+		handleEvents(mux, source.Events())
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, // one odd name must not hide all the rest

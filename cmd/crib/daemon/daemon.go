@@ -14,6 +14,7 @@ import (
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
 	"github.com/crib-runtime/crib/cmd/crib/config"
+	"github.com/crib-runtime/crib/cmd/crib/events"
 	"github.com/crib-runtime/crib/cmd/crib/host"
 	"github.com/crib-runtime/crib/network/netns"
 	"github.com/crib-runtime/crib/ops"
@@ -30,6 +31,7 @@ type Daemon struct {
 	parts
 	metrics   *admin.Metrics
 	inFlight  ops.Table
+	events    events.Hub
 	harvested map[string]container.Ended // ends of containers while there was no daemon
 	ready     atomic.Bool
 }
@@ -55,6 +57,7 @@ type setup struct {
 // the state directory.
 func Open(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*Daemon, error) {
 	d := &Daemon{setup: setup{cfg, version, log}}
+	d.log = d.events.Log(log)
 	err := d.open(ctx)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
+	"github.com/crib-runtime/crib/cmd/crib/events"
 	"github.com/crib-runtime/crib/network"
 )
 
@@ -47,6 +48,9 @@ func (d *Daemon) Info() map[string]string {
 
 // ImageStore implements admin.ImageSource.
 func (d *Daemon) ImageStore() admin.Images { return d.engine }
+
+// Events are what happens; the admin API passes them on.
+func (d *Daemon) Events() *events.Hub { return &d.events }
 
 // Version implements admin.Source.
 func (d *Daemon) Version() string { return d.version }
