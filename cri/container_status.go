@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/crib-runtime/crib/sandbox/container"
@@ -124,12 +125,13 @@ func mountsOf(mounts []container.Mount) []*runtime.Mount {
 
 // containerInfoOf is what `crictl inspect` shows beside the status. The key names
 // are those of containerd where the meaning is the same: scripts read them.
-func containerInfoOf(c *container.Container) (map[string]string, error) {
+func containerInfoOf(c *container.Container, spec *specs.Spec) (map[string]string, error) {
 	b, err := json.Marshal(map[string]any{
 		"pid":         c.PID,
 		"sandboxID":   c.Spec.PodID,
 		"snapshotKey": c.ID,
 		"runtimeType": runtimeType,
+		"runtimeSpec": spec,
 		"removing":    c.Removing,
 		"config":      configOf(c),
 	})

@@ -81,14 +81,18 @@ func (s *Service) ListContainers(_ context.Context, req *runtime.ListContainersR
 }
 
 // ContainerStatus tells what the record says.
-func (s *Service) ContainerStatus(_ context.Context, req *runtime.ContainerStatusRequest) (*runtime.ContainerStatusResponse, error) {
+func (s *Service) ContainerStatus(ctx context.Context, req *runtime.ContainerStatusRequest) (*runtime.ContainerStatusResponse, error) {
 	c, err := s.container(req.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
 	resp := &runtime.ContainerStatusResponse{Status: containerStatusOf(c)}
 	if req.GetVerbose() {
-		resp.Info, err = containerInfoOf(c)
+		spec, specErr := s.cfg.Containers.RuntimeSpec(ctx, c.ID)
+		if specErr != nil {
+			spec = nil // the rest is worth showing
+		}
+		resp.Info, err = containerInfoOf(c, spec)
 	}
 	return resp, err
 }

@@ -20,6 +20,8 @@
 //   - An image has one id in all answers, and one that is not there is nil.
 //   - ExecSync tells a time-out by the code DeadlineExceeded, and fits what both
 //     outputs have into one message; kubelets take 16 MiB.
+//   - A call of a pod or container that its deadline is about to end is answered
+//     with what it does and for whom it waits, and goes on.
 //   - A bad field is InvalidArgument, and the text has the field's name.
 //
 // What is not implemented answers Unimplemented, which the kubelet can tell from

@@ -6,10 +6,12 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
@@ -35,7 +37,7 @@ type world struct {
 func (w *world) service(t *testing.T) *Service {
 	t.Helper()
 	return &Service{cfg: Config{
-		Pods: sandbox.New(sandbox.Config{}), Containers: w, Images: imagesOf{w}, Streams: w,
+		Pods: sandbox.New(sandbox.Config{}), Containers: w, Images: imagesOf{w}, Streams: w, Calls: &sync.WaitGroup{},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}}
 }
@@ -80,6 +82,10 @@ func (w *world) ExecSync(context.Context, string, []string, time.Duration) ([]by
 
 func (w *world) Usage(_ context.Context, id string) (container.Usage, error) {
 	return w.usage, w.usageErrs[id]
+}
+
+func (w *world) RuntimeSpec(_ context.Context, id string) (*specs.Spec, error) {
+	return &specs.Spec{Hostname: id}, w.err
 }
 
 func (w *world) ExecURL(s Session) (string, error)   { return w.url("exec", s) }

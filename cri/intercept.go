@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/crib-runtime/crib/ops"
 	"github.com/crib-runtime/crib/sandbox/image"
 )
 
@@ -46,7 +47,7 @@ func (s *Service) intercept(ctx context.Context, req any, info *grpc.UnaryServer
 		return nil, statusFrom(fmt.Errorf("crib is recovering its pods, try again: %w", errdefs.ErrUnavailable))
 	}
 	start := time.Now()
-	resp, err := handler(ctx, req)
+	resp, err := s.inTime(ctx, func(ctx context.Context) (any, error) { return handler(ctx, req) })
 	log := s.cfg.Log.With("method", method, "took", time.Since(start))
 	switch {
 	case err == nil:
@@ -57,6 +58,42 @@ func (s *Service) intercept(ctx context.Context, req any, info *grpc.UnaryServer
 		log.Warn("call", "error", err)
 	}
 	return resp, statusFrom(err)
+}
+
+// answerEarly is how long before the client's deadline a call is answered that is
+// not done: after it the client has an error of its own, without a text.
+const answerEarly = 500 * time.Millisecond
+
+// inTime answers a call shortly before its deadline with what it is doing; the call
+// goes on, as it does for clients that go away. Config.Calls counts it until it ends.
+func (s *Service) inTime(ctx context.Context, handle func(context.Context) (any, error)) (any, error) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return handle(ctx)
+	}
+	type answer struct {
+		resp any
+		err  error
+	}
+	ctx, call := ops.WithCall(ctx)
+	done := make(chan answer, 1)
+	s.cfg.Calls.Go(func() {
+		resp, err := handle(ctx)
+		done <- answer{resp, err}
+	})
+	left := time.Until(deadline)
+	late := time.NewTimer(left - min(left/20, answerEarly))
+	defer late.Stop()
+	for {
+		select {
+		case a := <-done:
+			return a.resp, a.err
+		case <-late.C:
+			if now, ok := call.Now(); ok {
+				return nil, fmt.Errorf("it goes on, call again: %s: %w", now, context.DeadlineExceeded)
+			}
+		}
+	}
 }
 
 // statusFrom turns classes of errors into codes. Those that the kubelet knows by

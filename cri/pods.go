@@ -2,7 +2,6 @@ package cri
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -83,26 +82,4 @@ func matches(filter *runtime.PodSandboxFilter, pod *sandbox.Pod) bool {
 		return false
 	}
 	return hasLabels(pod.Spec.Labels, filter.GetLabelSelector())
-}
-
-// infoOf is what `crictl inspectp` shows beside the status. The key names are
-// those of containerd where the meaning is the same: scripts read them.
-func infoOf(pod *sandbox.Pod) (map[string]string, error) {
-	b, err := json.Marshal(map[string]any{
-		"pid":                pod.InitPID,
-		"netNamespaceClosed": pod.State != sandbox.Ready,
-		"netns":              pod.Pins.Net.Path,
-		"networks":           pod.Attachments,
-		"timeline":           timelineOf(pod),
-	})
-	return map[string]string{"info": string(b)}, err
-}
-
-// timelineOf returns the milliseconds of each stage.
-func timelineOf(pod *sandbox.Pod) map[string]float64 {
-	stages := map[string]float64{}
-	for _, stage := range pod.Timeline {
-		stages[stage.Name] = float64(stage.Took.Microseconds()) / 1000
-	}
-	return stages
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"time"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -56,6 +58,8 @@ type inside interface {
 	ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (stdout, stderr []byte, code int32, err error)
 	ReopenLog(ctx context.Context, id string) error
 	Usage(ctx context.Context, id string) (container.Usage, error)
+	// RuntimeSpec is what the OCI runtime was told.
+	RuntimeSpec(ctx context.Context, id string) (*specs.Spec, error)
 }
 
 // Images is the node's images; sandbox/engine keeps them. A ref is an id, a tag
@@ -107,6 +111,7 @@ type Config struct {
 	Beside     Neighbours
 	Version    string // of crib, as semver
 	Ready      func() bool
+	Calls      *sync.WaitGroup // of calls that go on after their answer; its owner waits for them
 	Log        *slog.Logger
 }
 

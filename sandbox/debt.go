@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/crib-runtime/crib/ops"
 )
 
 // Waiting times between two attempts at an owed teardown.
@@ -90,25 +92,27 @@ func (m *Manager) retryDebts(ctx context.Context) {
 }
 
 func (m *Manager) retryDebt(ctx context.Context, debt Debt) {
-	pod, unlock, err := m.claimSoon(ctx, debt.Pod.ID)
+	op := m.beginKnown(ctx, "owed teardown", debt.Pod.ID)
+	defer func() { op.End(nil) }()
+	pod, unlock, err := m.claimSoon(ctx, op, debt.Pod.ID)
 	if err != nil || pod == nil {
 		return
 	}
 	defer unlock()
 	if err := m.stop(pod); err == nil && m.debt(pod.ID) == nil {
-		m.cfg.Log.Info("an owed teardown is done", "pod", pod.Spec.Key, "id", pod.ID, "attempts", debt.Attempts+1)
+		m.cfg.Log.Info("an owed teardown is done", "event", "PodSettled", "pod", pod.Spec.Key, "id", pod.ID, "attempts", debt.Attempts+1)
 	}
 }
 
 // claimSoon is claim for the loops, which do not wait for a call that takes long:
 // they come again.
-func (m *Manager) claimSoon(ctx context.Context, id string) (*Pod, func(), error) {
+func (m *Manager) claimSoon(ctx context.Context, op *ops.Op, id string) (*Pod, func(), error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, firstRetry)
 	defer cancel()
-	return m.claim(ctx, id)
+	return m.claim(ctx, op, id)
 }
 
 // notice marks pods NotReady that are not alive any more. Their addresses stay
@@ -118,7 +122,7 @@ func (m *Manager) notice(ctx context.Context) {
 		if pod.State != Ready || m.alive(ctx, pod) {
 			continue
 		}
-		pod, unlock, err := m.claimSoon(ctx, pod.ID)
+		pod, unlock, err := m.claimSoon(ctx, nil, pod.ID)
 		if err != nil || pod == nil {
 			continue
 		}
@@ -134,7 +138,7 @@ func (m *Manager) bury(pod *Pod) {
 	dead := *pod
 	dead.State = NotReady
 	err := m.put(&dead)
-	m.cfg.Log.Warn("a pod died: its namespaces or its init are gone", "pod", pod.Spec.Key, "id", pod.ID, "recorded", err == nil)
+	m.cfg.Log.Warn("a pod died: its namespaces or its init are gone", "event", "PodDied", "pod", pod.Spec.Key, "id", pod.ID, "recorded", err == nil)
 }
 
 // alive tells whether a Ready pod's namespaces, and its init if it has one, are

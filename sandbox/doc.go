@@ -57,6 +57,9 @@
 // honours the caller's context. Manager.mu guards the map of records only and is
 // never held across I/O. Records in the map are immutable; a change replaces one.
 //
+// Each use case is an operation of package ops from before it waits for the lock;
+// the stages of the teardown belong to the operation that holds it.
+//
 // # Decisions
 //
 //  1. After the record exists, Run goes on when its caller is gone (time-out,

@@ -4,15 +4,16 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/crib-runtime/crib/network"
+	"github.com/crib-runtime/crib/ops"
 )
 
 // draft is the record of a pod that is being made, shared by the goroutines that
 // make it.
 type draft struct {
-	m *Manager
+	m  *Manager
+	op *ops.Op // nil for the repair of a pod that is Ready
 
 	mu     sync.Mutex // guards record
 	record Pod
@@ -46,19 +47,6 @@ func (d *draft) change(f func(*Pod)) error {
 	defer d.mu.Unlock()
 	f(&d.record)
 	return d.m.put(d.copyLocked())
-}
-
-// note adds a stage to the timeline of a start; deferred, it times its function.
-// The repair of a pod that is Ready has no place there.
-func (d *draft) note(stage string, start time.Time) {
-	if d.pod().State != Creating {
-		return
-	}
-	took := time.Since(start)
-	d.set(func(p *Pod) { p.Timeline = append(p.Timeline, Stage{stage, took}) })
-	if d.m.cfg.Observe != nil {
-		d.m.cfg.Observe(stage, took)
-	}
 }
 
 // byDriver groups attachments by the driver that made them.

@@ -12,8 +12,10 @@ import (
 // the pod's PID namespace: most pods that could have one never ask. The record says
 // so before the init starts, so the teardown of the pod knows of it. It must not be
 // called under a container's lock, which a pod's Stop takes under the pod's.
-func (m *Manager) EnsureInit(ctx context.Context, id string) error {
-	pod, unlock, err := m.claim(ctx, id)
+func (m *Manager) EnsureInit(ctx context.Context, id string) (err error) {
+	op := m.beginKnown(ctx, "start of an init", id)
+	defer func() { op.End(err) }()
+	pod, unlock, err := m.claim(ctx, op, id)
 	if err != nil {
 		return err
 	}
@@ -37,6 +39,7 @@ func (m *Manager) EnsureInit(ctx context.Context, id string) error {
 	if err := m.put(&with); err != nil {
 		return errors.Join(err, m.put(pod))
 	}
+	defer op.Stage("init")()
 	started := with
 	if started.InitPID, err = m.cfg.Engine.StartInit(context.WithoutCancel(ctx), &with); err != nil {
 		return wrap("start init", pod, errors.Join(err, m.withoutInit(pod)))
@@ -47,7 +50,7 @@ func (m *Manager) EnsureInit(ctx context.Context, id string) error {
 // withoutInit puts a pod's record back after its init did not start. While
 // something of the init may be left, the record goes on to name it.
 func (m *Manager) withoutInit(pod *Pod) error {
-	if err := step("stop init", pod, m.cfg.Engine.StopInit); err != nil {
+	if err := m.step("stop init", pod, m.cfg.Engine.StopInit); err != nil {
 		return err
 	}
 	return m.put(pod)

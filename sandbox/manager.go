@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/crib-runtime/crib/ops"
 )
 
-// Config is what a [Manager] works with. All of it is required, but for Observe
+// Config is what a [Manager] works with. All of it is required, but for Ops
 // and what is for containers.
 type Config struct {
 	Networks map[string]Network // by the driver's name in the attachments
@@ -27,7 +28,7 @@ type Config struct {
 	// UserNamespaces says that pods may have their own.
 	UserNamespaces bool
 	Log            *slog.Logger
-	Observe        func(stage string, took time.Duration) // for metrics; may be nil
+	Ops            *ops.Table // shows what is in flight; nil: one that nobody sees
 
 	// StopContainers kills a pod's containers, RemoveContainers removes what is of
 	// them and their records. Both are idempotent, are called for pods without
@@ -47,7 +48,28 @@ type Manager struct {
 
 // New returns a manager without pods; [Manager.Recover] brings those of the store.
 func New(cfg Config) *Manager {
+	if cfg.Ops == nil {
+		cfg.Ops = &ops.Table{}
+	}
 	return &Manager{cfg: cfg, pods: map[string]*Pod{}, debts: map[string]*Debt{}}
+}
+
+// Ops returns the table of what is in flight, which containers share.
+func (m *Manager) Ops() *ops.Table { return m.cfg.Ops }
+
+// lock takes the lock of a pod for an operation.
+func (m *Manager) lock(ctx context.Context, op *ops.Op, key Key) (unlock func(), err error) {
+	return op.Lock(ctx, key, func(ctx context.Context) (func(), error) { return m.keys.Lock(ctx, key) })
+}
+
+// begin notes an operation on a pod, whose id may not be known yet.
+func (m *Manager) begin(ctx context.Context, verb string, key Key, id string) *ops.Op {
+	return m.cfg.Ops.Begin(ctx, verb, ops.Subject{Pod: key.String(), ID: id})
+}
+
+// stage notes a stage of the operation that holds the lock of a pod, if any does.
+func (m *Manager) stage(pod *Pod, name string) (done func()) {
+	return m.cfg.Ops.Holder(pod.Spec.Key).Stage(name)
 }
 
 // List returns all pods that clients may see, oldest first. The records are

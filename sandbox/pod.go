@@ -6,6 +6,7 @@ import (
 
 	"github.com/crib-runtime/crib/network"
 	"github.com/crib-runtime/crib/network/netns"
+	"github.com/crib-runtime/crib/ops"
 )
 
 // State is where a pod is in its life; the drawing is in doc.go.
@@ -78,13 +79,7 @@ type Pod struct {
 	InitPID     uint32               `json:"initPID,omitempty"`  // in the host's namespace
 	Stopping    bool                 `json:"stopping,omitempty"` // the teardown was asked for
 	Released    bool                 `json:"released,omitempty"` // the teardown is complete
-	Timeline    []Stage              `json:"timeline,omitempty"`
-}
-
-// Stage is one step of a pod's start and how long it took.
-type Stage struct {
-	Name string        `json:"name"`
-	Took time.Duration `json:"took"` // nanoseconds in JSON
+	Timeline    []ops.Stage          `json:"timeline,omitempty"` // of its start
 }
 
 // IPs returns the addresses of the pod's first link in the order of its network's

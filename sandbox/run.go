@@ -11,6 +11,7 @@ import (
 
 	"github.com/crib-runtime/crib/network"
 	"github.com/crib-runtime/crib/network/netns"
+	"github.com/crib-runtime/crib/ops"
 )
 
 // runTime bounds the making of a pod, whatever became of the caller. It is less
@@ -20,11 +21,13 @@ const runTime = 3 * time.Minute
 // Run makes a pod and returns its id. A call with the key of a pod that is being
 // made waits for it; one with the key of a Ready pod gets that one's id. When it
 // fails nothing is left, or the pod is listed as NotReady and the rest is owed.
-func (m *Manager) Run(ctx context.Context, spec Spec) (string, error) {
+func (m *Manager) Run(ctx context.Context, spec Spec) (id string, err error) {
 	if err := m.validate(&spec); err != nil {
 		return "", err
 	}
-	unlock, err := m.keys.Lock(ctx, spec.Key)
+	op := m.begin(ctx, "RunPodSandbox", spec.Key, "")
+	defer func() { op.End(err) }()
+	unlock, err := m.lock(ctx, op, spec.Key)
 	if err != nil {
 		return "", fmt.Errorf("wait for the earlier call that makes pod %s: %w", spec.Key, err)
 	}
@@ -36,29 +39,35 @@ func (m *Manager) Run(ctx context.Context, spec Spec) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), runTime)
 	defer cancel()
 	start := time.Now()
-	pod, err := m.plan(spec)
+	pod, err := m.plan(op, spec)
 	if err != nil {
 		return "", err
 	}
-	d := &draft{m: m, record: *pod}
-	d.note("plan", start)
-	err = d.change(func(*Pod) {})
-	if err == nil {
-		err = m.make(ctx, d)
-	}
-	if err == nil {
-		d.note("total", start)
-		err = d.change(func(p *Pod) { p.State = Ready })
-	}
-	if err != nil {
+	d := &draft{m: m, op: op, record: *pod}
+	if err = m.start(ctx, d); err != nil {
 		return "", m.undo(d.pod(), err)
 	}
-	m.cfg.Log.Info("a pod is ready", "pod", spec.Key, "id", pod.ID, "ips", d.pod().IPs(), "took", time.Since(start))
+	m.cfg.Log.Info("a pod is ready", "event", "PodReady", "pod", spec.Key, "id", pod.ID, "ips", d.pod().IPs(), "took", time.Since(start))
 	return pod.ID, nil
 }
 
+// start makes a planned pod, between its two records.
+func (m *Manager) start(ctx context.Context, d *draft) error {
+	done := d.op.Stage("record")
+	err := d.change(func(*Pod) {})
+	done()
+	if err == nil {
+		err = m.make(ctx, d)
+	}
+	if err != nil {
+		return err
+	}
+	return d.change(func(p *Pod) { p.State, p.Timeline = Ready, d.op.Timeline() })
+}
+
 // plan chooses the id, the addresses and every name. It is all memory.
-func (m *Manager) plan(spec Spec) (*Pod, error) {
+func (m *Manager) plan(op *ops.Op, spec Spec) (*Pod, error) {
+	defer op.Stage("plan")()
 	pod := &Pod{
 		ID:        newID(),
 		Spec:      spec,
@@ -67,12 +76,13 @@ func (m *Manager) plan(spec Spec) (*Pod, error) {
 		CreatedAt: m.createdAt(spec.Key),
 		Init:      m.cfg.Process == "always" || spec.Namespaces.SharedPID,
 	}
+	op.Named(pod.ID)
 	pod.Pins = m.pins(pod.ID, spec.Namespaces)
 	if spec.Namespaces.HostNetwork {
 		return pod, nil
 	}
 	if err := m.planNetworks(pod); err != nil {
-		return nil, errors.Join(err, step("give back the addresses", pod, func(ctx context.Context, _ string) error { return m.detach(ctx, pod) }))
+		return nil, errors.Join(err, m.step("give back the addresses", pod, func(ctx context.Context, _ string) error { return m.detach(ctx, pod) }))
 	}
 	return pod, nil
 }
@@ -114,14 +124,14 @@ func (m *Manager) make(ctx context.Context, d *draft) error {
 	err := parallel(
 		func() error { return m.connect(ctx, d) },
 		func() error {
-			defer d.note("files", time.Now())
+			defer d.op.Stage("files")()
 			return wrap("make files", pod, m.cfg.Files.Make(ctx, pod))
 		},
 	)
 	if err != nil || !pod.Init {
 		return err
 	}
-	defer d.note("init", time.Now())
+	defer d.op.Stage("init")()
 	pid, err := m.cfg.Engine.StartInit(ctx, d.pod())
 	d.set(func(p *Pod) { p.InitPID = pid })
 	return wrap("start init", pod, err)
@@ -129,7 +139,7 @@ func (m *Manager) make(ctx context.Context, d *draft) error {
 
 // connect makes the namespaces and attaches the networks to them.
 func (m *Manager) connect(ctx context.Context, d *draft) error {
-	pod, start := d.pod(), time.Now()
+	pod, done := d.pod(), d.op.Stage("namespaces")
 	spec := netns.Spec{
 		Net: pod.Pins.Net.Path, IPC: pod.Pins.IPC.Path, UTS: pod.Pins.UTS.Path,
 		User: pod.Pins.User.Path, Users: pod.Spec.Namespaces.Users, Sysctls: sysctls(&pod.Spec),
@@ -138,21 +148,25 @@ func (m *Manager) connect(ctx context.Context, d *draft) error {
 		spec.Hostname = pod.Spec.Hostname
 	}
 	pins, err := m.cfg.Pinner.Create(ctx, spec)
+	done()
 	if err != nil {
 		return wrap("make namespaces", pod, err)
 	}
 	d.set(func(p *Pod) { p.Pins = pins })
-	d.note("namespaces", start)
 	return m.attach(ctx, d)
 }
 
 // attach runs the drivers of the planned attachments side by side.
 func (m *Manager) attach(ctx context.Context, d *draft) error {
+	defer d.op.Stage("network")()
 	pod := d.pod()
+	groups := byDriver(pod.Attachments)
 	var drivers []func() error
-	for driver, as := range byDriver(pod.Attachments) {
+	for driver, as := range groups {
 		drivers = append(drivers, func() error {
-			defer d.note("network "+driver, time.Now())
+			if len(groups) > 1 {
+				defer d.op.Stage("network " + driver)()
+			}
 			save := func(as []network.Attachment) error { return d.change(replace(driver, as)) }
 			done, err := m.cfg.Networks[driver].Attach(ctx, pod.network(), as, save)
 			if err != nil {

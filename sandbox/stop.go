@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/crib-runtime/crib/ops"
 )
 
 // stepTime bounds each step of a teardown, so that one which hangs does not use
@@ -14,8 +16,10 @@ const stepTime = 30 * time.Second
 // Stop ends the pod's processes and releases all that it has; the record stays,
 // NotReady. An unknown id is fine, and so is a second call. What cannot be
 // released now is owed and no error; processes that do not die are one.
-func (m *Manager) Stop(ctx context.Context, id string) error {
-	pod, unlock, err := m.claim(ctx, id)
+func (m *Manager) Stop(ctx context.Context, id string) (err error) {
+	op := m.beginKnown(ctx, "StopPodSandbox", id)
+	defer func() { op.End(err) }()
+	pod, unlock, err := m.claim(ctx, op, id)
 	if err != nil || pod == nil {
 		return err
 	}
@@ -25,8 +29,10 @@ func (m *Manager) Stop(ctx context.Context, id string) error {
 
 // Remove is Stop, and then deletes the record. It is an error while anything is
 // still owed: the record is what remembers the debt.
-func (m *Manager) Remove(ctx context.Context, id string) error {
-	pod, unlock, err := m.claim(ctx, id)
+func (m *Manager) Remove(ctx context.Context, id string) (err error) {
+	op := m.beginKnown(ctx, "RemovePodSandbox", id)
+	defer func() { op.End(err) }()
+	pod, unlock, err := m.claim(ctx, op, id)
 	if err != nil || pod == nil {
 		return err
 	}
@@ -42,18 +48,27 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 	if err := m.erase(pod); err != nil {
 		return err
 	}
-	m.cfg.Log.Info("a pod is removed", "pod", pod.Spec.Key, "id", id)
+	m.cfg.Log.Info("a pod is removed", "event", "PodRemoved", "pod", pod.Spec.Key, "id", id)
 	return nil
 }
 
-// claim takes the lock of a pod and returns its record of that moment, nil for
-// a pod that does not exist (any more).
-func (m *Manager) claim(ctx context.Context, id string) (*Pod, func(), error) {
+// beginKnown notes an operation on a pod that has a record, nil for one without.
+func (m *Manager) beginKnown(ctx context.Context, verb, id string) *ops.Op {
+	pod := m.get(id)
+	if pod == nil {
+		return nil
+	}
+	return m.begin(ctx, verb, pod.Spec.Key, id)
+}
+
+// claim takes the lock of a pod for an operation and returns its record of that
+// moment, nil for a pod that does not exist (any more).
+func (m *Manager) claim(ctx context.Context, op *ops.Op, id string) (*Pod, func(), error) {
 	pod := m.get(id)
 	if pod == nil {
 		return nil, nil, nil
 	}
-	unlock, err := m.keys.Lock(ctx, pod.Spec.Key)
+	unlock, err := m.lock(ctx, op, pod.Spec.Key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("wait for the call that works on pod %s: %w", pod.Spec.Key, err)
 	}
@@ -78,9 +93,9 @@ func (m *Manager) stop(pod *Pod) error {
 	}
 	stuck, owed := m.teardown(&stopping)
 	if err := m.settle(&stopping, errors.Join(stuck, owed)); err != nil {
-		m.cfg.Log.Warn("the teardown of a pod is owed", "pod", pod.Spec.Key, "id", pod.ID, "error", err)
+		m.cfg.Log.Warn("the teardown of a pod is owed", "event", "PodOwed", "pod", pod.Spec.Key, "id", pod.ID, "error", err)
 	} else {
-		m.cfg.Log.Info("a pod is stopped", "pod", pod.Spec.Key, "id", pod.ID)
+		m.cfg.Log.Info("a pod is stopped", "event", "PodStopped", "pod", pod.Spec.Key, "id", pod.ID)
 	}
 	return stuck
 }
@@ -114,7 +129,7 @@ func (m *Manager) undo(pod *Pod, cause error) error {
 // erase removes what the pod's containers leave and then the pod's record: it is
 // how they are found.
 func (m *Manager) erase(pod *Pod) error {
-	if err := ofContainers("remove containers", pod, m.cfg.RemoveContainers); err != nil {
+	if err := m.ofContainers("remove containers", pod, m.cfg.RemoveContainers); err != nil {
 		return err
 	}
 	return m.forget(pod)
@@ -135,28 +150,30 @@ func (m *Manager) settle(pod *Pod, left error) error {
 // hold another: processes, networks, namespaces, files. It tries every step under
 // a context of its own. The first error is of processes that live on.
 func (m *Manager) teardown(pod *Pod) (stuck, owed error) {
-	stuck = ofContainers("stop containers", pod, m.cfg.StopContainers)
+	stuck = m.ofContainers("stop containers", pod, m.cfg.StopContainers)
 	if pod.Init {
-		stuck = errors.Join(stuck, step("stop init", pod, m.cfg.Engine.StopInit))
+		stuck = errors.Join(stuck, m.step("stop init", pod, m.cfg.Engine.StopInit))
 	}
-	network := step("detach network", pod, func(ctx context.Context, _ string) error { return m.detach(ctx, pod) })
-	pins := wrap("unpin namespaces", pod, m.cfg.Pinner.Remove(pod.Pins))
-	files := step("remove files", pod, m.cfg.Files.Remove)
+	network := m.step("detach network", pod, func(ctx context.Context, _ string) error { return m.detach(ctx, pod) })
+	pins := m.step("unpin namespaces", pod, func(context.Context, string) error { return m.cfg.Pinner.Remove(pod.Pins) })
+	files := m.step("remove files", pod, m.cfg.Files.Remove)
 	return stuck, errors.Join(network, pins, files)
 }
 
-func step(doing string, pod *Pod, do func(context.Context, string) error) error {
+// step is a stage of a teardown, under a context of its own.
+func (m *Manager) step(doing string, pod *Pod, do func(context.Context, string) error) error {
+	defer m.stage(pod, doing)()
 	ctx, cancel := context.WithTimeout(context.Background(), stepTime)
 	defer cancel()
 	return wrap(doing, pod, do(ctx, pod.ID))
 }
 
 // ofContainers is step for what the life of containers does, if there is one.
-func ofContainers(doing string, pod *Pod, do func(context.Context, string) error) error {
+func (m *Manager) ofContainers(doing string, pod *Pod, do func(context.Context, string) error) error {
 	if do == nil {
 		return nil
 	}
-	return step(doing, pod, do)
+	return m.step(doing, pod, do)
 }
 
 // detach runs every driver of the record side by side.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
 	"github.com/crib-runtime/crib/network"
+	"github.com/crib-runtime/crib/ops"
 )
 
 // node is a daemon with one of each kind of pod and of network.
@@ -33,9 +34,22 @@ func (node) Pods() []admin.Pod {
 	}
 }
 
+func (node) Containers() []admin.Container { return []admin.Container{} }
+
+func (node) Ops() admin.Ops {
+	return admin.Ops{
+		InFlight: []ops.Operation{
+			{Verb: "StopPodSandbox", Subject: ops.Subject{Pod: "default/web", ID: strings.Repeat("a", 64)}, Age: 31 * time.Second,
+				At: []ops.Stage{{Name: "detach network", Took: 30 * time.Second}}},
+			{Verb: "RunPodSandbox", Subject: ops.Subject{Pod: "default/web"}, Age: 12 * time.Second, WaitsFor: "StopPodSandbox of default/web"},
+		},
+		Owed: []admin.Debt{{Object: "pod", Name: "default/web", ID: strings.Repeat("a", 64), Since: time.Now(), Attempts: 7, Error: "unpin\nbusy"}},
+	}
+}
+
 func (node) Networks() []admin.Network {
 	return []admin.Network{
-		{Name: "crib", Driver: "bridge", Used: true, Status: network.Status{Ready: true, Message: "nearly\nfull"}, Ranges: []admin.Range{
+		{Name: "crib", Driver: "bridge", Link: "crib0", Table: "inet crib", Used: true, Status: network.Status{Ready: true, Message: "nearly\nfull"}, Ranges: []admin.Range{
 			{CIDR: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Used: 1, Free: 252},
 		}},
 		{Name: "macvlan", Driver: "cni", Status: network.Status{Ready: true}},
@@ -92,9 +106,17 @@ func TestTablesHaveOneRowForEach(t *testing.T) {
 			"crib/unreadable  NotReady                    -      ",
 		},
 		"net": {
-			"NETWORK  DRIVER  NEW PODS  READY  CIDR         GATEWAY   USED  FREE  MESSAGE",
-			"crib     bridge  true      true   10.0.0.0/24  10.0.0.1  1     252   nearly; full",
-			"macvlan  cni     false     true   -            -         -     -     ",
+			"NETWORK  DRIVER  LINK   TABLE      NEW PODS  READY  CIDR         GATEWAY   USED  FREE  MESSAGE",
+			"crib     bridge  crib0  inet crib  true      true   10.0.0.0/24  10.0.0.1  1     252   nearly; full",
+			"macvlan  cni     -      -          false     true   -            -         -     -     ",
+		},
+		"ops": {
+			"OPERATION       OF           ID            AGE  STAGE",
+			"StopPodSandbox  default/web  aaaaaaaaaaaa  31s  detach network (30s)",
+			"RunPodSandbox   default/web                12s  waits for StopPodSandbox of default/web",
+			"",
+			"OWED  OF           ID            SINCE  ATTEMPTS  LAST ERROR",
+			"pod   default/web  aaaaaaaaaaaa  0s     7         unpin; busy",
 		},
 	} {
 		out, err := run(t, append([]string{command}, flags...)...)
@@ -130,12 +152,13 @@ func TestJSONIsWhatTheDaemonTells(t *testing.T) {
 func TestWrongUseIsAnErrorThatSaysWhatIsRight(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.toml")
 	for _, test := range []struct{ args, want string }{
-		{"pods -o yaml --config " + emptyConfig(t), "want table or json"},
+		{"pods -o xml --config " + emptyConfig(t), "want table, json or yaml"},
 		{"pods --state " + t.TempDir() + " --config " + emptyConfig(t), "crib serve"},
 		{"serve --config " + missing, missing},
 		{"config check --config " + missing, missing},
 		{"config check --log-level loud --config " + emptyConfig(t), "debug, info, warn, error"},
 		{"pods extra", `"extra"`},
+		{"check -o xml", "want table, json or yaml"},
 		{"serv", "serve"},
 	} {
 		if out, err := run(t, strings.Fields(test.args)...); err == nil || !strings.Contains(err.Error()+out, test.want) {

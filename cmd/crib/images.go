@@ -17,7 +17,7 @@ func newImages(f *flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "images", Short: "List, import, export and remove images"}
 	cmd.AddCommand(
 		question[[]image.Image]{
-			use: "list", short: "List images with their names", ask: admin.Client.Images, write: writeImages,
+			use: "list", short: "List images with their names", ask: plain(admin.Client.Images), write: writeImages,
 		}.command(f),
 		newImport(f), newExport(f),
 		&cobra.Command{

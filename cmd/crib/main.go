@@ -50,7 +50,7 @@ func newRoot() *cobra.Command {
 	p.StringVar(&f.listen, "listen", "", "socket of CRI")
 	p.StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error")
 	p.StringVar(&f.logFormat, "log-format", "", "text or json")
-	root.AddCommand(newServe(f), newPods(f), newNet(f), newImages(f), newReset(f), newConfig(f))
+	root.AddCommand(newServe(f), newPods(f), newNet(f), newOps(f), newEvents(f), newImages(f), newReset(f), newConfig(f), newCheck(f))
 	return root
 }
 

@@ -27,11 +27,13 @@ const createTime = 110 * time.Second
 // yet. A call with the key of a container that is being made waits for it; one
 // with the key of a created or running container gets that one's id. When it
 // fails nothing is left, or the rest is owed and not shown to clients.
-func (m *Manager) Create(ctx context.Context, spec Spec) (string, error) {
+func (m *Manager) Create(ctx context.Context, spec Spec) (id string, err error) {
 	if err := validate(&spec); err != nil {
 		return "", err
 	}
-	unlock, err := m.keys.Lock(ctx, spec.Key)
+	op := m.begin(ctx, "CreateContainer", spec.Key, "")
+	defer func() { op.End(err) }()
+	unlock, err := m.lock(ctx, op, spec.Key)
 	if err != nil {
 		return "", fmt.Errorf("wait for the earlier call that makes container %s: %w", spec.Name, err)
 	}
@@ -50,13 +52,14 @@ func (m *Manager) Create(ctx context.Context, spec Spec) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	op.Named(c.ID)
 	if err = m.add(c); err == nil {
 		err = m.make(ctx, c, img)
 	}
 	if err != nil {
 		return "", errors.Join(err, m.remove(c))
 	}
-	m.cfg.Log.Info("a container is created", "container", label(c), "pod", spec.PodID, "took", time.Since(start))
+	m.cfg.Log.Info("a container is created", "event", "ContainerCreated", "container", label(c), "pod", spec.PodID, "took", time.Since(start))
 	return c.ID, nil
 }
 
@@ -84,6 +87,7 @@ func (m *Manager) readyPod(id string) (*sandbox.Pod, error) {
 
 // plan finds the image and fills the record.
 func (m *Manager) plan(ctx context.Context, spec Spec) (*Container, image.Image, error) {
+	defer m.cfg.Pods.Ops().Holder(spec.Key).Stage("image")()
 	img, err := m.cfg.Images.Image(ctx, spec.Image.Image)
 	if err != nil {
 		return nil, img, fmt.Errorf("find image %q of container %s, which has to be pulled before: %w", spec.Image.Image, spec.Name, err)
@@ -128,16 +132,19 @@ func (m *Manager) build(ctx context.Context, c *Container, img image.Image) (Eff
 		return user, err
 	}
 	var refused error // as it is: kubelets know some errors by their first word
+	done := m.stage(c, "root")
 	err = m.cfg.Roots.PrepareRoot(ctx, c.ID, c.ImageID, pod.Spec.Namespaces.Users, func(root string) error {
 		spec, user, refused = m.cfg.Spec(ctx, c, pod, img, root)
 		return refused
 	})
+	done()
 	if refused != nil && err != nil {
 		return user, refused
 	}
 	if err != nil {
 		return user, wrap("prepare the root", c, err)
 	}
+	defer m.stage(c, "engine")()
 	err = m.cfg.Tasks.Create(ctx, Launch{
 		ID:        c.ID,
 		PodID:     c.Spec.PodID,

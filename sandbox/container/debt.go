@@ -49,7 +49,7 @@ func (m *Manager) owe(c *Container, err error) {
 	if old := m.debts[c.ID]; old != nil {
 		debt = *old
 	} else {
-		m.cfg.Log.Warn("something of a container is owed", "container", label(c), "error", err)
+		m.cfg.Log.Warn("something of a container is owed", "event", "ContainerOwed", "container", label(c), "error", err)
 	}
 	debt.Attempts++
 	debt.Err = err
@@ -79,13 +79,15 @@ func (m *Manager) retryDebt(ctx context.Context, debt Debt) {
 	}
 	soon, cancel := context.WithTimeout(ctx, firstRetry)
 	defer cancel()
-	c, unlock, err := m.claim(soon, debt.Container.ID)
+	op := m.beginKnown(ctx, "owed removal", debt.Container.ID)
+	defer func() { op.End(nil) }()
+	c, unlock, err := m.claim(soon, op, debt.Container.ID)
 	if err != nil || c == nil {
 		return
 	}
 	defer unlock()
 	if err := m.settle(c); err == nil {
-		m.cfg.Log.Info("what a container owed is done", "container", label(c), "attempts", debt.Attempts+1)
+		m.cfg.Log.Info("what a container owed is done", "event", "ContainerSettled", "container", label(c), "attempts", debt.Attempts+1)
 	}
 }
 
@@ -97,7 +99,7 @@ func (m *Manager) settle(c *Container) error {
 	}
 	_, err := m.change(c.ID, func(*Container) {})
 	if err == nil && c.State == Exited {
-		err = step("delete the task", c, m.cfg.Tasks.Delete)
+		err = m.step("delete the task", c, m.cfg.Tasks.Delete)
 	}
 	m.owe(c, err)
 	return err

@@ -21,8 +21,8 @@ import (
 //   - one that is shown as running has a process, any other has none;
 //   - after Remove nothing of any container is left anywhere.
 
-// ops are the operations of the three lives and at which calls they are struck.
-var ops = map[string]int{
+// operations are those of the three lives and at which calls they are struck.
+var operations = map[string]int{
 	"image": 1, "root": 2, "spec": 1, "create": 2, "start": 2, "kill": 2, "wait": 2, "delete": 4,
 	"remove root": 2, "remove volumes": 1, "release": 1, "put": 8, "delete record": 2,
 }
@@ -49,7 +49,7 @@ func possible(f fault) bool {
 
 func allFaults() []fault {
 	var all []fault
-	for op, n := range ops {
+	for op, n := range operations {
 		for i := 1; i <= n; i++ {
 			for _, m := range modes {
 				for _, always := range []bool{false, true} {

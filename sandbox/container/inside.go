@@ -95,8 +95,10 @@ func (m *Manager) Usage(ctx context.Context, id string) (Usage, error) {
 
 // Update changes the limits of a created or running container. Fields that are
 // zero stay as they are. The record echoes the result.
-func (m *Manager) Update(ctx context.Context, id string, change Resources) error {
-	c, unlock, err := m.claimKnown(ctx, id)
+func (m *Manager) Update(ctx context.Context, id string, change Resources) (err error) {
+	op := m.beginKnown(ctx, "UpdateContainerResources", id)
+	defer func() { op.End(err) }()
+	c, unlock, err := m.claimKnown(ctx, op, id)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/crib-runtime/crib/ops"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/image"
 )
@@ -119,14 +120,14 @@ func (m *Manager) ofPod(podID string) []*Container {
 	return slices.DeleteFunc(m.snapshot(), func(c *Container) bool { return c.Spec.PodID != podID })
 }
 
-// claim takes the lock of a container and returns its record of that moment, nil
+// claim takes the lock of a container for an operation and returns its record of that moment, nil
 // for one that does not exist (any more).
-func (m *Manager) claim(ctx context.Context, id string) (*Container, func(), error) {
+func (m *Manager) claim(ctx context.Context, op *ops.Op, id string) (*Container, func(), error) {
 	c := m.get(id)
 	if c == nil {
 		return nil, nil, nil
 	}
-	unlock, err := m.keys.Lock(ctx, c.Spec.Key)
+	unlock, err := m.lock(ctx, op, c.Spec.Key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("wait for the call that works on container %s: %w", label(c), err)
 	}
@@ -138,8 +139,8 @@ func (m *Manager) claim(ctx context.Context, id string) (*Container, func(), err
 }
 
 // claimKnown is claim for calls that need the container to exist for clients.
-func (m *Manager) claimKnown(ctx context.Context, id string) (*Container, func(), error) {
-	c, unlock, err := m.claim(ctx, id)
+func (m *Manager) claimKnown(ctx context.Context, op *ops.Op, id string) (*Container, func(), error) {
+	c, unlock, err := m.claim(ctx, op, id)
 	if err == nil && c != nil && c.State == Creating {
 		unlock()
 		c = nil
@@ -214,7 +215,8 @@ func wrap(doing string, c *Container, err error) error {
 const stepTime = 30 * time.Second
 
 // step runs one step of an undo under a context of its own.
-func step(doing string, c *Container, do func(context.Context, string) error) error {
+func (m *Manager) step(doing string, c *Container, do func(context.Context, string) error) error {
+	defer m.stage(c, doing)()
 	ctx, cancel := context.WithTimeout(context.Background(), stepTime)
 	defer cancel()
 	return wrap(doing, c, do(ctx, c.ID))

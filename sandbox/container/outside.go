@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/crib-runtime/crib/network/netns"
+	"github.com/crib-runtime/crib/ops"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/image"
 )
@@ -80,6 +81,8 @@ type Store interface {
 // Pods tells of the pods; sandbox.Manager does it.
 type Pods interface {
 	Get(id string) (*sandbox.Pod, error)
+	// Ops returns the table in which the operations on containers are noted.
+	Ops() *ops.Table
 }
 
 // Launch is what the engine needs to run a container.

@@ -9,8 +9,10 @@ import (
 // deletes its record. The log's file is the client's. An unknown id is fine. What
 // cannot be removed now is an error, and owed: it is tried again by itself, and by
 // the next call.
-func (m *Manager) Remove(ctx context.Context, id string) error {
-	c, unlock, err := m.claim(ctx, id)
+func (m *Manager) Remove(ctx context.Context, id string) (err error) {
+	op := m.beginKnown(ctx, "RemoveContainer", id)
+	defer func() { op.End(err) }()
+	c, unlock, err := m.claim(ctx, op, id)
 	if err != nil || c == nil {
 		return err
 	}
@@ -35,7 +37,9 @@ func (m *Manager) remove(c *Container) error {
 			m.cfg.Log.Warn("the removal of a container goes on without a record of it", "container", label(c), "error", err)
 		}
 	}
+	done := m.stage(c, "kill")
 	err := m.killFully(c, m.runOf(c.ID))
+	done()
 	if err == nil {
 		err = m.teardown(c)
 	}
@@ -46,7 +50,7 @@ func (m *Manager) remove(c *Container) error {
 		m.owe(c, err)
 		return err
 	}
-	m.cfg.Log.Info("a container is removed", "container", label(c))
+	m.cfg.Log.Info("a container is removed", "event", "ContainerRemoved", "container", label(c))
 	return nil
 }
 
@@ -54,8 +58,8 @@ func (m *Manager) remove(c *Container) error {
 // another. It tries every step.
 func (m *Manager) teardown(c *Container) error {
 	return errors.Join(
-		step("delete the task", c, m.cfg.Tasks.Delete),
-		step("remove the root", c, m.cfg.Roots.RemoveRoot),
-		step("remove the volumes", c, m.cfg.RemoveVolumes),
+		m.step("delete the task", c, m.cfg.Tasks.Delete),
+		m.step("remove the root", c, m.cfg.Roots.RemoveRoot),
+		m.step("remove the volumes", c, m.cfg.RemoveVolumes),
 	)
 }

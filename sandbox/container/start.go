@@ -18,8 +18,10 @@ const startFailed = 128
 // Start starts the process of a created container. If that fails the container
 // is Exited with code 128, reason StartError and the error's text. Another state
 // than Created is errdefs.ErrFailedPrecondition, and so is a pod that is not Ready.
-func (m *Manager) Start(ctx context.Context, id string) error {
-	c, unlock, err := m.claimKnown(ctx, id)
+func (m *Manager) Start(ctx context.Context, id string) (err error) {
+	op := m.beginKnown(ctx, "StartContainer", id)
+	defer func() { op.End(err) }()
+	c, unlock, err := m.claimKnown(ctx, op, id)
 	if err != nil {
 		return err
 	}
@@ -37,7 +39,9 @@ func (m *Manager) Start(ctx context.Context, id string) error {
 	if c, err = m.change(id, func(c *Container) { c.StartedAt = began }); err != nil {
 		return err // nothing was tried: it stays Created
 	}
+	done := op.Stage("task")
 	pid, err := m.cfg.Tasks.Start(ctx, id)
+	done()
 	if err == nil {
 		c, err = m.change(id, func(c *Container) { c.State, c.PID = Running, pid })
 	}
@@ -46,7 +50,7 @@ func (m *Manager) Start(ctx context.Context, id string) error {
 		return wrap("start", c, err)
 	}
 	m.follow(id)
-	m.cfg.Log.Info("a container runs", "container", label(c), "pid", pid, "took", time.Since(began))
+	m.cfg.Log.Info("a container runs", "event", "ContainerStarted", "container", label(c), "pid", pid, "took", time.Since(began))
 	return nil
 }
 

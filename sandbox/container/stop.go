@@ -28,8 +28,10 @@ const (
 // An unknown id is fine, and so is a container that does not run. It is
 // errdefs.ErrUnavailable if the process does not die; the text says where it hangs.
 // If ctx ends within the grace the process has only been asked to end.
-func (m *Manager) Stop(ctx context.Context, id string, grace time.Duration) error {
-	c, unlock, err := m.claim(ctx, id)
+func (m *Manager) Stop(ctx context.Context, id string, grace time.Duration) (err error) {
+	op := m.beginKnown(ctx, "StopContainer", id)
+	defer func() { op.End(err) }()
+	c, unlock, err := m.claim(ctx, op, id)
 	if err != nil || c == nil {
 		return err
 	}
@@ -40,15 +42,22 @@ func (m *Manager) Stop(ctx context.Context, id string, grace time.Duration) erro
 	}
 	gone := false
 	if grace > 0 {
-		if gone, err = m.ask(ctx, c, r, grace); err != nil {
+		done := op.Stage("grace")
+		gone, err = m.ask(ctx, c, r, grace)
+		done()
+		if err != nil {
 			return err
 		}
 	}
 	if !gone {
-		if err := m.kill(c, r); err != nil {
+		done := op.Stage("kill")
+		err = m.kill(c, r)
+		done()
+		if err != nil {
 			return err
 		}
 	}
+	defer op.Stage("clear")()
 	select {
 	case <-r.done:
 	case <-time.After(clearTime): // it goes on, and is owed if it fails
@@ -75,8 +84,10 @@ func (m *Manager) StopAll(ctx context.Context, podID string) error {
 }
 
 // stopNow is Stop without grace that also waits until the task is removed.
-func (m *Manager) stopNow(ctx context.Context, id string) error {
-	c, unlock, err := m.claim(ctx, id)
+func (m *Manager) stopNow(ctx context.Context, id string) (err error) {
+	op := m.beginKnown(ctx, "kill", id)
+	defer func() { op.End(err) }()
+	c, unlock, err := m.claim(ctx, op, id)
 	if err != nil || c == nil {
 		return err
 	}

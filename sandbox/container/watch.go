@@ -97,14 +97,14 @@ func (m *Manager) clear(c *Container, unrecorded error) {
 		m.owe(c, unrecorded)
 		return
 	}
-	m.owe(c, step("delete the task", c, m.cfg.Tasks.Delete))
+	m.owe(c, m.step("delete the task", c, m.cfg.Tasks.Delete))
 }
 
 // exited changes the record to Exited.
 func (m *Manager) exited(id string, exit Exit) (*Container, error) {
 	c, err := m.change(id, func(c *Container) { c.end(exit) })
 	if c != nil {
-		m.cfg.Log.Info("a container ended", "container", label(c), "code", exit.Code, "reason", exit.Reason)
+		m.cfg.Log.Info("a container ended", "event", "ContainerExited", "container", label(c), "code", exit.Code, "reason", exit.Reason)
 	}
 	return c, err
 }

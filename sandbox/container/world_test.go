@@ -17,6 +17,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/crib-runtime/crib/network/netns"
+	"github.com/crib-runtime/crib/ops"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/image"
@@ -63,6 +64,8 @@ type process struct {
 
 // world is what survives a crash: the engine and the disks.
 type world struct {
+	inFlight ops.Table
+
 	mu        sync.Mutex // guards all below
 	have      map[string]bool
 	processes map[string]*process // of started tasks
@@ -206,6 +209,8 @@ func (w *world) start() *container.Manager {
 		Log:           slog.New(slog.DiscardHandler),
 	})
 }
+
+func (w *world) Ops() *ops.Table { return &w.inFlight }
 
 func (w *world) Get(id string) (*sandbox.Pod, error) {
 	w.mu.Lock()

@@ -130,3 +130,18 @@ func probeRuntime(ctx context.Context, name string) (ociRuntime, error) {
 	}
 	return r, nil
 }
+
+// Runtime is an OCI runtime of the host.
+type Runtime struct {
+	Path    string
+	Version string
+	Old     bool // a runc before 1.1, which lacks what we ask of it
+}
+
+// FindRuntime looks for the OCI runtime that [Open] would use with want as its
+// Config.OCIRuntime. errdefs.ErrNotFound: there is none.
+func FindRuntime(ctx context.Context, want string) (Runtime, error) {
+	r, err := findRuntime(ctx, want)
+	old := filepath.Base(r.path) == "runc" && r.version.before(version{1, 1, 0})
+	return Runtime{Path: r.path, Version: r.version.String(), Old: old}, err
+}

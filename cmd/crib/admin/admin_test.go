@@ -17,6 +17,7 @@ import (
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
 	"github.com/crib-runtime/crib/network"
+	"github.com/crib-runtime/crib/ops"
 )
 
 // source is what a daemon might tell.
@@ -32,6 +33,20 @@ func (source) Pods() []admin.Pod {
 			Attachments: []network.Attachment{{Driver: "bridge", Network: "crib", Interface: "eth0"}},
 		},
 		{ID: "def", Namespace: "default", Name: "old", State: "NotReady", Owed: "detach network: timeout"},
+	}
+}
+
+func (source) Containers() []admin.Container {
+	return []admin.Container{{ID: "123", PodID: "abc", Name: "main", State: "Running", CreatedAt: time.Unix(2, 0).UTC(), PID: 7}}
+}
+
+func (source) Ops() admin.Ops {
+	return admin.Ops{
+		InFlight: []ops.Operation{{
+			Verb: "StopPodSandbox", Subject: ops.Subject{Pod: "default/web", ID: "abc"}, Began: time.Unix(3, 0).UTC(), Age: 4 * time.Second,
+			At: []ops.Stage{{Name: "detach network", Took: time.Second}}, Done: []ops.Stage{},
+		}},
+		Owed: []admin.Debt{{Object: "pod", Name: "default/old", ID: "def", Since: time.Unix(1, 0).UTC(), Attempts: 3, Error: "detach network: timeout"}},
 	}
 }
 
@@ -72,6 +87,12 @@ func TestTheClientGetsWhatTheSourceTells(t *testing.T) {
 	if got, err := c.Pods(t.Context()); err != nil || !reflect.DeepEqual(got, source{}.Pods()) {
 		t.Errorf("pods: %+v, %v", got, err)
 	}
+	if got, err := c.Containers(t.Context()); err != nil || !reflect.DeepEqual(got, source{}.Containers()) {
+		t.Errorf("containers: %+v, %v", got, err)
+	}
+	if got, err := c.Ops(t.Context()); err != nil || !reflect.DeepEqual(got, source{}.Ops()) {
+		t.Errorf("ops: %+v, %v", got, err)
+	}
 	if got, err := c.Networks(t.Context()); err != nil || !reflect.DeepEqual(got, source{}.Networks()) {
 		t.Errorf("networks: %+v, %v", got, err)
 	}
@@ -111,7 +132,7 @@ func request(t *testing.T, socket, method, path string) (status int, body string
 
 func TestTheAPIIsReadOnly(t *testing.T) {
 	socket, _ := serve(t)
-	for _, path := range []string{"/v1/pods", "/v1/networks", "/v1/version", "/metrics"} {
+	for _, path := range []string{"/v1/pods", "/v1/networks", "/v1/ops", "/v1/containers", "/v1/version", "/metrics"} {
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
 			if status, _ := request(t, socket, method, path); status != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s: %d", method, path, status)
@@ -129,7 +150,11 @@ func TestTheAPIIsReadOnly(t *testing.T) {
 // TestMetricsParseAndCount also holds when a conflist has the built-in network's name.
 func TestMetricsParseAndCount(t *testing.T) {
 	socket, metrics := serve(t)
-	metrics.Stage("total", 2*time.Millisecond)
+	metrics.Stage("RunPodSandbox", "total", 2*time.Millisecond)
+	metrics.Stage("RunPodSandbox", "network", time.Millisecond)
+	metrics.Stage("StopPodSandbox", "detach network", time.Millisecond)
+	metrics.Stage("CreateContainer", "total", 2*time.Millisecond)
+	metrics.Stage("owed teardown", "detach network", time.Second) // nobody's business here
 	status, body := request(t, socket, http.MethodGet, "/metrics")
 	if status != http.StatusOK {
 		t.Fatalf("%d %s", status, body)
@@ -141,11 +166,20 @@ func TestMetricsParseAndCount(t *testing.T) {
 	for _, want := range []string{
 		`crib_pods{state="Ready"} 1`,
 		`crib_pods{state="NotReady"} 1`,
-		`crib_owed_teardowns 1`,
+		`crib_owed{object="pod"} 1`,
+		`crib_owed{object="container"} 0`,
+		`crib_containers{state="Running"} 1`,
+		`crib_operations 1`,
+		`crib_oldest_operation_seconds 4`,
 		`crib_network_ready{driver="bridge",network="crib"} 1`,
 		`crib_network_ready{driver="cni",network="crib"} 0`,
 		`crib_addresses{cidr="10.0.0.0/24",driver="bridge",network="crib",state="free"} 252`,
-		`crib_pod_stage_seconds_count{stage="total"} 1`,
+		`crib_pod_start_seconds_count{stage="total"} 1`,
+		`crib_pod_start_seconds_count{stage="network"} 1`,
+		`crib_pod_stop_seconds_count{stage="detach network"} 1`,
+		`containerd_cri_sandbox_create_network_seconds_count 1`,
+		`containerd_cri_sandbox_delete_network_seconds_count 1`,
+		`containerd_cri_container_create_seconds_count{runtime="io.containerd.runc.v2"} 1`,
 	} {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("missing: %s", want)

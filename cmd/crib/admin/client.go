@@ -20,6 +20,16 @@ func (c Client) Pods(ctx context.Context) (pods []Pod, err error) {
 	return pods, c.get(ctx, "/v1/pods", &pods)
 }
 
+// Ops returns what is in flight and what is owed.
+func (c Client) Ops(ctx context.Context) (ops Ops, err error) {
+	return ops, c.get(ctx, "/v1/ops", &ops)
+}
+
+// Containers returns all containers.
+func (c Client) Containers(ctx context.Context) (containers []Container, err error) {
+	return containers, c.get(ctx, "/v1/containers", &containers)
+}
+
 // Networks returns all networks.
 func (c Client) Networks(ctx context.Context) (networks []Network, err error) {
 	return networks, c.get(ctx, "/v1/networks", &networks)

@@ -7,6 +7,8 @@ import (
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/crib-runtime/crib/cmd/crib/events"
 )
 
 // NewHandler returns the API of a source.
@@ -16,9 +18,17 @@ func NewHandler(source Source, metrics *Metrics) http.Handler {
 		answer(w, Version{Version: source.Version(), Go: runtime.Version()})
 	})
 	mux.HandleFunc("GET /v1/pods", func(w http.ResponseWriter, _ *http.Request) { answer(w, source.Pods()) })
+	mux.HandleFunc("GET /v1/containers", func(w http.ResponseWriter, _ *http.Request) { answer(w, source.Containers()) })
+	mux.HandleFunc("GET /v1/ops", func(w http.ResponseWriter, _ *http.Request) { answer(w, source.Ops()) })
 	mux.HandleFunc("GET /v1/networks", func(w http.ResponseWriter, _ *http.Request) { answer(w, source.Networks()) })
 	if source, ok := source.(ImageSource); ok {
 		handleImages(mux, source.ImageStore())
+	}
+	if source, ok := source.(NetworkSource); ok {
+		handleNetworks(mux, source)
+	}
+	if source, ok := source.(interface{ Events() *events.Hub }); ok {
+		handleEvents(mux, source.Events())
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, // one odd name must not hide all the rest

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,21 +12,27 @@ import (
 // source at the moment of the question.
 type Metrics struct {
 	registry *prometheus.Registry
-	stages   *prometheus.HistogramVec
+	stages   map[string]*prometheus.HistogramVec // by verb
+	same     map[string]prometheus.Observer      // by "verb stage": what containerd measures, too
 }
 
 // NewMetrics returns the metrics of a source, in a registry of their own.
 func NewMetrics(source Source) *Metrics {
-	m := &Metrics{
-		registry: prometheus.NewRegistry(),
-		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "crib_pod_stage_seconds",
-			Help:    "Time of each stage of a pod's start.",
+	m := &Metrics{registry: prometheus.NewRegistry(), stages: map[string]*prometheus.HistogramVec{}, same: map[string]prometheus.Observer{}}
+	for verb, name := range map[string]string{
+		"RunPodSandbox": "pod_start", "StopPodSandbox": "pod_stop", "RemovePodSandbox": "pod_remove",
+		"CreateContainer": "container_create", "StartContainer": "container_start",
+		"StopContainer": "container_stop", "RemoveContainer": "container_remove",
+	} {
+		m.stages[verb] = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "crib_" + name + "_seconds",
+			Help:    "Time of each stage of " + verb + ", and of all of it where it succeeded.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 18), // 0.1 ms to 13 s
-		}, []string{"stage"}),
+		}, []string{"stage"})
+		m.registry.MustRegister(m.stages[verb])
 	}
+	m.likeContainerd()
 	m.registry.MustRegister(
-		m.stages,
 		counts{source},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -33,43 +40,41 @@ func NewMetrics(source Source) *Metrics {
 	return m
 }
 
-// Stage counts one stage of a pod's start.
-func (m *Metrics) Stage(name string, took time.Duration) {
-	m.stages.WithLabelValues(name).Observe(took.Seconds())
+// likeContainerd adds those of containerd's metrics of its CRI service that mean
+// the same here, so that its dashboards go on. Its buckets are among ours.
+func (m *Metrics) likeContainerd() {
+	const runtime = "io.containerd.runc.v2"
+	for at, metric := range map[string]struct{ name, runtime string }{
+		"RunPodSandbox network":         {"sandbox_create_network", ""},
+		"StopPodSandbox detach network": {"sandbox_delete_network", ""},
+		"RunPodSandbox init":            {"sandbox_runtime_create", runtime}, // only pods with an init have it
+		"StopPodSandbox stop init":      {"sandbox_runtime_stop", runtime},
+		"RemovePodSandbox total":        {"sandbox_remove", runtime},
+		"CreateContainer total":         {"container_create", runtime},
+		"StartContainer total":          {"container_start", runtime},
+		"StopContainer total":           {"container_stop", runtime},
+		"RemoveContainer total":         {"container_remove", runtime},
+	} {
+		labels := prometheus.Labels{}
+		if metric.runtime != "" {
+			labels["runtime"] = metric.runtime
+		}
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "containerd", Subsystem: "cri", Name: metric.name + "_seconds", ConstLabels: labels,
+			Help:    "As containerd has it: " + at + ".",
+			Buckets: slices.Concat([]float64{.0005, .001, .0025}, prometheus.DefBuckets),
+		})
+		m.registry.MustRegister(h)
+		m.same[at] = h
+	}
 }
 
-// counts collects what is counted when asked.
-type counts struct{ source Source }
-
-// Describe sends nothing: the collector is unchecked, its labels are of the moment.
-func (counts) Describe(chan<- *prometheus.Desc) {}
-
-// Collect counts pods, owed teardowns and addresses.
-func (c counts) Collect(out chan<- prometheus.Metric) {
-	gauge := func(name, help string, value float64, labels []string, values ...string) {
-		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue, value, values...)
+// Stage counts one stage of an operation. It is safe for concurrent use.
+func (m *Metrics) Stage(verb, stage string, took time.Duration) {
+	if h := m.stages[verb]; h != nil {
+		h.WithLabelValues(stage).Observe(took.Seconds())
 	}
-	states, owed := map[string]int{"Ready": 0, "NotReady": 0}, 0
-	for _, pod := range c.source.Pods() {
-		states[pod.State]++
-		if pod.Owed != "" {
-			owed++
-		}
-	}
-	for state, n := range states {
-		gauge("crib_pods", "Pods by state.", float64(n), []string{"state"}, state)
-	}
-	gauge("crib_owed_teardowns", "Teardowns that are not finished and tried again.", float64(owed), nil)
-	for _, network := range c.source.Networks() {
-		ready := 0.0
-		if network.Status.Ready {
-			ready = 1
-		}
-		gauge("crib_network_ready", "Whether new pods can get the network.", ready, []string{"network", "driver"}, network.Name, network.Driver)
-		for _, r := range network.Ranges {
-			labels := []string{"network", "driver", "cidr", "state"}
-			gauge("crib_addresses", "Addresses of a range by state.", float64(r.Used), labels, network.Name, network.Driver, r.CIDR.String(), "used")
-			gauge("crib_addresses", "Addresses of a range by state.", float64(r.Free), labels, network.Name, network.Driver, r.CIDR.String(), "free")
-		}
+	if h := m.same[verb+" "+stage]; h != nil {
+		h.Observe(took.Seconds())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/crib-runtime/crib/network"
+	"github.com/crib-runtime/crib/ops"
 )
 
 // Source is what the API shows; the daemon implements it. All of it is answered
@@ -12,7 +13,36 @@ import (
 type Source interface {
 	Version() string
 	Pods() []Pod
+	Containers() []Container
 	Networks() []Network
+	Ops() Ops
+}
+
+// Container is one container as the API shows it.
+type Container struct {
+	ID        string    `json:"id"`
+	PodID     string    `json:"podID"`
+	Name      string    `json:"name"`
+	State     string    `json:"state"`
+	CreatedAt time.Time `json:"createdAt"`
+	PID       uint32    `json:"pid,omitempty"`
+}
+
+// Ops is what is being done, and what is still to be done.
+type Ops struct {
+	InFlight []ops.Operation `json:"inFlight"` // the oldest first
+	Owed     []Debt          `json:"owed"`     // what teardowns could not do yet
+}
+
+// Debt is what the teardown of a pod or container still owes. It is tried again by
+// itself, at least once a minute.
+type Debt struct {
+	Object   string    `json:"object"` // "pod" or "container"
+	Name     string    `json:"name"`
+	ID       string    `json:"id"`
+	Since    time.Time `json:"since"`
+	Attempts int       `json:"attempts"`
+	Error    string    `json:"error"` // of the last attempt: it names the step
 }
 
 // Pod is one pod as the API shows it.
@@ -26,13 +56,14 @@ type Pod struct {
 	IPs         []netip.Addr         `json:"ips"`
 	Attachments []network.Attachment `json:"attachments"`
 	InitPID     uint32               `json:"initPID,omitempty"`
-	Timeline    []Stage              `json:"timeline"`
+	Timeline    []Stage              `json:"timeline"`       // of its start
 	Owed        string               `json:"owed,omitempty"` // the error of the last attempt at its teardown
 }
 
 // Stage is one step of a pod's start.
 type Stage struct {
 	Name   string  `json:"name"`
+	At     float64 `json:"at"` // when it began, in ms since the start did
 	Millis float64 `json:"ms"`
 }
 
@@ -40,7 +71,9 @@ type Stage struct {
 type Network struct {
 	Name   string         `json:"name"`
 	Driver string         `json:"driver"`
-	Used   bool           `json:"used"` // new pods get it
+	Used   bool           `json:"used"`            // new pods get it
+	Link   string         `json:"link,omitempty"`  // the bridge
+	Table  string         `json:"table,omitempty"` // of nftables
 	Status network.Status `json:"status"`
 	Ranges []Range        `json:"ranges"`
 }

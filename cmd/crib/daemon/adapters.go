@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"time"
 
 	"github.com/crib-runtime/crib/network/netns"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/engine"
 )
-
-type duration = time.Duration
 
 // pinner is network/netns as package sandbox wants it.
 type pinner struct{ dir string }

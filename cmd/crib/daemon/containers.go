@@ -17,6 +17,7 @@ import (
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/container/oci"
+	"github.com/crib-runtime/crib/sandbox/engine"
 	"github.com/crib-runtime/crib/sandbox/image"
 )
 
@@ -61,7 +62,13 @@ func (d *Daemon) volumes(id string) string { return filepath.Join(d.cfg.Root, vo
 // its pod's PID namespace finds one there.
 type lives struct {
 	*container.Manager
-	pods *sandbox.Manager
+	pods   *sandbox.Manager
+	engine *engine.Engine
+}
+
+// RuntimeSpec implements cri.Containers.
+func (l lives) RuntimeSpec(ctx context.Context, id string) (*specs.Spec, error) {
+	return l.engine.Spec(ctx, id)
 }
 
 // Create implements cri.Containers. The pod's init comes before the container's

@@ -14,7 +14,10 @@ import (
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
 	"github.com/crib-runtime/crib/cmd/crib/config"
+	"github.com/crib-runtime/crib/cmd/crib/events"
+	"github.com/crib-runtime/crib/cmd/crib/host"
 	"github.com/crib-runtime/crib/network/netns"
+	"github.com/crib-runtime/crib/ops"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/engine"
@@ -27,6 +30,8 @@ type Daemon struct {
 	setup
 	parts
 	metrics   *admin.Metrics
+	inFlight  ops.Table
+	events    events.Hub
 	harvested map[string]container.Ended // ends of containers while there was no daemon
 	ready     atomic.Bool
 }
@@ -52,6 +57,7 @@ type setup struct {
 // the state directory.
 func Open(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*Daemon, error) {
 	d := &Daemon{setup: setup{cfg, version, log}}
+	d.log = d.events.Log(log)
 	err := d.open(ctx)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -74,7 +80,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if err := netns.Share(d.cfg.Network.NetnsDir); err != nil {
 		return fmt.Errorf("prepare %s for the pins of namespaces: %w", d.cfg.Network.NetnsDir, err)
 	}
-	lacking := loadModules(ctx, kernelModules())
+	lacking := loadModules(ctx, host.Modules())
 	if lacking != nil {
 		d.log.Debug("parts of the kernel that are built in or missing", "error", lacking)
 	}
@@ -95,9 +101,10 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		return err
 	}
 	bootID := strings.TrimSpace(string(boot))
+	d.metrics = admin.NewMetrics(d)
+	d.inFlight.Observe = d.metrics.Stage
 	d.openPods(bootID)
 	d.openContainers(bootID)
-	d.metrics = admin.NewMetrics(d)
 	return nil
 }
 
@@ -113,11 +120,11 @@ func (d *Daemon) openPods(bootID string) {
 		BootID:   bootID,
 		NetnsDir: d.cfg.Network.NetnsDir,
 		Process:  d.process(),
+		Ops:      &d.inFlight,
 
 		UserNamespaces: d.engine.Info().IDMap,
 
-		Log:     d.log,
-		Observe: func(stage string, took duration) { d.metrics.Stage(stage, took) },
+		Log: d.log,
 
 		StopContainers:   func(ctx context.Context, id string) error { return d.containers.StopAll(ctx, id) },
 		RemoveContainers: func(ctx context.Context, id string) error { return d.containers.RemoveAll(ctx, id) },
@@ -155,25 +162,6 @@ func (d *Daemon) openEngine(ctx context.Context) (*engine.Engine, error) {
 		d.log.Warn("the ends of some containers are not known", "error", err)
 	}
 	return engine.Open(ctx, cfg)
-}
-
-// helper returns the path of a program that the configuration names, or of the
-// one that was installed with this program: in ../libexec/crib, else beside it,
-// where a build leaves it.
-func helper(path, name string) (string, error) {
-	if path != "" {
-		return path, nil
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Dir(self)
-	installed := filepath.Join(filepath.Dir(dir), "libexec", "crib", name)
-	if _, err := os.Stat(installed); err == nil {
-		return installed, nil
-	}
-	return filepath.Join(dir, name), nil
 }
 
 // engineListen is the engine's own socket for others; the one of CRI is made by Serve.

@@ -14,21 +14,6 @@ import (
 // loadTime bounds modprobe, which waits for whoever loads the same module.
 const loadTime = 30 * time.Second
 
-// kernelModules are the parts of the kernel that crib uses and that may be modules.
-// The kernel loads most of them when they are used, if it is allowed to; none but
-// us loads br_netfilter.
-func kernelModules() []string {
-	return []string{
-		"overlay",        // roots of containers
-		"bridge", "veth", // links of pods
-		"br_netfilter",              // rules see what passes between pods of the node
-		"nf_tables", "nf_conntrack", // the table, and what it translates
-		"nf_conntrack_netlink",                 // flows to a pod that ended are forgotten
-		"nft_chain_nat", "nft_nat", "nft_masq", // host ports and masquerading
-		"nft_ct", "nft_fib_inet", // what a rule asks of a packet
-	}
-}
-
 // loadModules loads those of the kernel's modules that are not loaded. The error
 // says which are neither built in nor to be found. It is a hint for when something
 // does not work, and no reason to complain: a kernel that has a part built in need

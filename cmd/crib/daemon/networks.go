@@ -190,6 +190,20 @@ func (n *networks) serve(ctx context.Context) error {
 	return group.Wait()
 }
 
+// again makes bridge, sysctls and table match the ranges that hold.
+func (n *networks) again(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var ranges []netip.Prefix
+	for _, r := range n.bridge.Ranges() {
+		ranges = append(ranges, r.CIDR)
+	}
+	if len(ranges) == 0 {
+		return nil
+	}
+	return n.bridge.SetCIDRs(ctx, ranges)
+}
+
 // reset removes what is the host's: bridge, table, sysctls. The kubelet's CIDRs
 // were those of the cluster that the node leaves.
 func (n *networks) reset(ctx context.Context) error {

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"net/netip"
 	"runtime"
+	"slices"
+	"time"
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
+	"github.com/crib-runtime/crib/cmd/crib/events"
 	"github.com/crib-runtime/crib/network"
 )
 
@@ -46,6 +49,9 @@ func (d *Daemon) Info() map[string]string {
 // ImageStore implements admin.ImageSource.
 func (d *Daemon) ImageStore() admin.Images { return d.engine }
 
+// Events are what happens; the admin API passes them on.
+func (d *Daemon) Events() *events.Hub { return &d.events }
+
 // Version implements admin.Source.
 func (d *Daemon) Version() string { return d.version }
 
@@ -66,11 +72,43 @@ func (d *Daemon) Pods() []admin.Pod {
 			item.Attachments, item.IPs = append(item.Attachments, pod.Attachments...), append(item.IPs, pod.IPs()...)
 		}
 		for _, stage := range pod.Timeline {
-			item.Timeline = append(item.Timeline, admin.Stage{Name: stage.Name, Millis: float64(stage.Took.Microseconds()) / 1000})
+			item.Timeline = append(item.Timeline, admin.Stage{Name: stage.Name, At: millis(stage.At), Millis: millis(stage.Took)})
 		}
 		pods = append(pods, item)
 	}
 	return pods
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// Containers implements admin.Source.
+func (d *Daemon) Containers() []admin.Container {
+	all := []admin.Container{}
+	for _, c := range d.containers.List() {
+		all = append(all, admin.Container{
+			ID: c.ID, PodID: c.Spec.PodID, Name: c.Spec.Name, State: string(c.State), CreatedAt: c.CreatedAt, PID: c.PID,
+		})
+	}
+	return all
+}
+
+// Ops implements admin.Source.
+func (d *Daemon) Ops() admin.Ops {
+	all := admin.Ops{InFlight: d.inFlight.List(), Owed: []admin.Debt{}}
+	for _, debt := range d.pods.Debts() {
+		all.Owed = append(all.Owed, admin.Debt{
+			Object: "pod", Name: debt.Pod.Spec.Key.String(), ID: debt.Pod.ID,
+			Since: debt.Since, Attempts: debt.Attempts, Error: debt.Err.Error(),
+		})
+	}
+	for _, debt := range d.containers.Debts() {
+		all.Owed = append(all.Owed, admin.Debt{
+			Object: "container", Name: debt.Container.Spec.Name, ID: debt.Container.ID,
+			Since: debt.Since, Attempts: debt.Attempts, Error: debt.Err.Error(),
+		})
+	}
+	slices.SortFunc(all.Owed, func(a, b admin.Debt) int { return a.Since.Compare(b.Since) })
+	return all
 }
 
 // Networks implements admin.Source.
@@ -80,6 +118,7 @@ func (d *Daemon) Networks() []admin.Network {
 		used[driver] = true
 	}
 	built := admin.Network{Name: builtin, Driver: driverBridge, Used: used[driverBridge], Status: d.nets.bridge.Status(), Ranges: []admin.Range{}}
+	built.Link, built.Table = d.cfg.Network.Bridge, "inet "+builtin
 	for _, r := range d.nets.bridge.Ranges() {
 		built.Ranges = append(built.Ranges, admin.Range{CIDR: r.CIDR, Gateway: r.Gateway, Used: r.Used, Free: r.Free})
 	}

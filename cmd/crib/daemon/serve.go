@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -44,11 +45,15 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 	adminServer := &http.Server{Handler: admin.NewHandler(d, d.metrics), ReadHeaderTimeout: time.Minute}
 
 	group, ctx := errgroup.WithContext(ctx)
-	criServer, err := d.newServer(ctx, streams)
+	var calls sync.WaitGroup
+	criServer, err := d.newServer(ctx, streams, &calls)
 	if err != nil {
 		return errors.Join(err, criListener.Close(), adminListener.Close(), streams.Close())
 	}
-	group.Go(func() error { return serveCRI(ctx, criServer, criListener) })
+	group.Go(func() error {
+		defer awaitCalls(&calls)
+		return serveCRI(ctx, criServer, criListener)
+	})
 	group.Go(func() error { return serveAdmin(ctx, adminServer, adminListener) })
 	group.Go(func() error { return streams.Serve(ctx) })
 	group.Go(func() error { return d.work(ctx) })
@@ -57,10 +62,10 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 
 // newServer makes the server of CRI; on the same socket it may have containerd's API,
 // whose calls end with ctx.
-func (d *Daemon) newServer(ctx context.Context, streams cri.Streams) (*grpc.Server, error) {
+func (d *Daemon) newServer(ctx context.Context, streams cri.Streams, calls *sync.WaitGroup) (*grpc.Server, error) {
 	cfg := cri.Config{
-		Pods: d.pods, Containers: lives{d.containers, d.pods}, Images: d.engine, Streams: streams,
-		Node: d, Version: d.version, Ready: d.ready.Load, Log: d.log.With("part", "cri"),
+		Pods: d.pods, Containers: lives{d.containers, d.pods, d.engine}, Images: d.engine, Streams: streams,
+		Node: d, Version: d.version, Ready: d.ready.Load, Calls: calls, Log: d.log.With("part", "cri"),
 	}
 	if d.cfg.Engine.ServedAt(d.cfg.Listen) {
 		api, err := d.engine.API(ctx)
@@ -135,6 +140,20 @@ func serveCRI(ctx context.Context, server *grpc.Server, l net.Listener) error {
 	}
 	<-stopped
 	return nil
+}
+
+// awaitCalls waits for the calls that were answered before they were done. What
+// takes longer ends with the process, and the next start finishes or unwinds it.
+func awaitCalls(calls *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		calls.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(drainTime):
+	}
 }
 
 func serveAdmin(ctx context.Context, server *http.Server, l net.Listener) error {
