@@ -22,8 +22,6 @@ type world struct {
 	images     []image.Image
 	err        error // of whatever is called
 	execErr    error
-	usageErrs  map[string]error // by container
-	usage      container.Usage
 	output     []byte
 	stopped    time.Duration
 	updated    container.Resources
@@ -76,10 +74,6 @@ func (w *world) Update(_ context.Context, _ string, r container.Resources) error
 
 func (w *world) ExecSync(context.Context, string, []string, time.Duration) ([]byte, []byte, int32, error) {
 	return w.output, w.output, 3, w.execErr
-}
-
-func (w *world) Usage(_ context.Context, id string) (container.Usage, error) {
-	return w.usage, w.usageErrs[id]
 }
 
 func (w *world) ExecURL(s Session) (string, error)   { return w.url("exec", s) }

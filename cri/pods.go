@@ -64,6 +64,16 @@ func (s *Service) ListPodSandbox(_ context.Context, req *runtime.ListPodSandboxR
 	return resp, nil
 }
 
+// UpdatePodSandboxResources says yes: the cgroup of a pod is the kubelet's, and what
+// its containers may use comes by UpdateContainerResources. An error would make the
+// kubelet refuse the whole change.
+func (s *Service) UpdatePodSandboxResources(_ context.Context, req *runtime.UpdatePodSandboxResourcesRequest) (*runtime.UpdatePodSandboxResourcesResponse, error) {
+	if _, err := s.cfg.Pods.Get(s.fullID(req.GetPodSandboxId())); err != nil {
+		return nil, err
+	}
+	return &runtime.UpdatePodSandboxResourcesResponse{}, nil
+}
+
 // fullID completes an id that people shortened, if it is of one pod only.
 func (s *Service) fullID(id string) string {
 	return complete(id, func(yield func(string) bool) {

@@ -13,6 +13,7 @@ import (
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/image"
+	"github.com/crib-runtime/crib/sandbox/usage"
 )
 
 // Node is what the service needs to know of the machine and its networks.
@@ -54,7 +55,6 @@ type inside interface {
 	// ExecSync returns context.DeadlineExceeded when the time-out ends it; 0 is none.
 	ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (stdout, stderr []byte, code int32, err error)
 	ReopenLog(ctx context.Context, id string) error
-	Usage(ctx context.Context, id string) (container.Usage, error)
 }
 
 // Images is the node's images; sandbox/engine keeps them. A ref is an id, a tag
@@ -94,6 +94,7 @@ type Config struct {
 	Images     Images
 	Streams    Streams
 	Node       Node
+	Usage      *usage.Meter
 	Version    string // of crib, as semver
 	Ready      func() bool
 	Log        *slog.Logger

@@ -106,8 +106,9 @@ var siblings = map[string][]string{
 	"network/nat":           {"network/netns/..."},
 	"sandbox/container":     {"sandbox/image"},
 	"sandbox/container/oci": {"sandbox/image"},
-	"sandbox/engine":        {"sandbox/container", "sandbox/image", "sandbox/logpump"},
+	"sandbox/engine":        {"sandbox/cgroup", "sandbox/container", "sandbox/image", "sandbox/logpump", "sandbox/usage"},
 	"sandbox/store":         {"sandbox/container", "sandbox/image"},
+	"sandbox/usage":         {"sandbox/cgroup"},
 }
 
 func TestLayersHold(t *testing.T) {

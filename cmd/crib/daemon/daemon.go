@@ -14,12 +14,15 @@ import (
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
 	"github.com/crib-runtime/crib/cmd/crib/config"
+	"github.com/crib-runtime/crib/network/counters"
 	"github.com/crib-runtime/crib/network/netns"
 	"github.com/crib-runtime/crib/sandbox"
+	"github.com/crib-runtime/crib/sandbox/cgroup"
 	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/engine"
 	"github.com/crib-runtime/crib/sandbox/files"
 	"github.com/crib-runtime/crib/sandbox/store"
+	"github.com/crib-runtime/crib/sandbox/usage"
 )
 
 // Daemon is all of crib in one process.
@@ -39,6 +42,7 @@ type parts struct {
 	nets       *networks
 	pods       *sandbox.Manager
 	containers *container.Manager
+	meter      *usage.Meter
 }
 
 // setup is what a daemon is opened with.
@@ -97,6 +101,9 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	bootID := strings.TrimSpace(string(boot))
 	d.openPods(bootID)
 	d.openContainers(bootID)
+	d.meter = usage.NewMeter(usage.Config{
+		Root: cgroup.Root, Path: d.cgroup, Links: counters.Read, Layers: d.engine, Log: d.log.With("part", "usage"),
+	})
 	d.metrics = admin.NewMetrics(d)
 	return nil
 }
@@ -193,6 +200,12 @@ func (d *Daemon) SystemdCgroup() bool {
 	}
 	_, err := os.Lstat("/run/systemd/system") // as sd_booted(3)
 	return err == nil
+}
+
+// cgroup is where the cgroup of a container, or of a pod's init, is.
+func (d *Daemon) cgroup(pod *sandbox.Pod, id string) string {
+	systemd := d.SystemdCgroup()
+	return cgroup.Path(cgroupsPath(systemd, pod.Spec.CgroupParent, id), systemd)
 }
 
 // Close ends the parts and leaves the pods alone. [Daemon.Serve] calls it.

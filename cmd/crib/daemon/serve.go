@@ -41,7 +41,7 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 	}
 	criServer := cri.NewServer(cri.Config{
 		Pods: d.pods, Containers: lives{d.containers, d.pods}, Images: d.engine, Streams: streams,
-		Node: d, Version: d.version, Ready: d.ready.Load, Log: d.log.With("part", "cri"),
+		Node: d, Usage: d.meter, Version: d.version, Ready: d.ready.Load, Log: d.log.With("part", "cri"),
 	})
 	adminServer := &http.Server{Handler: admin.NewHandler(d, d.metrics), ReadHeaderTimeout: time.Minute}
 
