@@ -47,5 +47,7 @@
 //     have no fractions. A pod's own are those of its links; the sum of its containers
 //     is what queries make. Rejected: a pod's cgroup as well, twice the size of an
 //     answer that kubelets take up to 16 MiB of.
-//  7. UpdatePodSandboxResources does nothing and says yes: see there.
+//  7. Lists in pieces are the lists, cut at 1 MiB: they are in memory as it is.
+//     Only metrics are sent as they are read.
+//  8. UpdatePodSandboxResources does nothing and says yes: see there.
 package cri

@@ -3,7 +3,9 @@ package cri
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
+	"time"
 
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -39,13 +41,18 @@ func (s *Service) RemovePodSandbox(ctx context.Context, req *runtime.RemovePodSa
 	return &runtime.RemovePodSandboxResponse{}, nil
 }
 
-// PodSandboxStatus tells what the record says.
+// PodSandboxStatus tells what the records say of a pod and its containers: kubelets
+// that listen to events take all of it from here.
 func (s *Service) PodSandboxStatus(_ context.Context, req *runtime.PodSandboxStatusRequest) (*runtime.PodSandboxStatusResponse, error) {
 	pod, err := s.cfg.Pods.Get(s.fullID(req.GetPodSandboxId()))
 	if err != nil {
 		return nil, err
 	}
-	resp := &runtime.PodSandboxStatusResponse{Status: statusOf(pod)}
+	resp := &runtime.PodSandboxStatusResponse{
+		Status:             statusOf(pod),
+		ContainersStatuses: statusesOf(slices.Collect(s.selected(selection{PodID: pod.ID}))),
+		Timestamp:          time.Now().UnixNano(),
+	}
 	if req.GetVerbose() {
 		resp.Info, err = infoOf(pod)
 	}

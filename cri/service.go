@@ -12,6 +12,7 @@ import (
 	"github.com/crib-runtime/crib/network"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
+	"github.com/crib-runtime/crib/sandbox/events"
 	"github.com/crib-runtime/crib/sandbox/image"
 	"github.com/crib-runtime/crib/sandbox/usage"
 )
@@ -95,6 +96,7 @@ type Config struct {
 	Streams    Streams
 	Node       Node
 	Usage      *usage.Meter
+	Events     *events.Feed
 	Version    string // of crib, as semver
 	Ready      func() bool
 	Log        *slog.Logger
@@ -113,6 +115,7 @@ func NewServer(cfg Config) *grpc.Server {
 	s := &Service{cfg: cfg}
 	server := grpc.NewServer(
 		grpc.UnaryInterceptor(s.intercept),
+		grpc.StreamInterceptor(s.interceptStream),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxMessage),
 	)

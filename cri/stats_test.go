@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,5 +140,24 @@ func TestMetricsHaveTheLabelsOfTheirDescriptors(t *testing.T) {
 		if seen[id] != want {
 			t.Errorf("%s is missing in %v", id, slices.Sorted(maps.Keys(seen)))
 		}
+	}
+}
+
+func TestListsAreSentInPieces(t *testing.T) {
+	item := &runtime.PodSandbox{Annotations: map[string]string{"a": strings.Repeat("x", chunkBytes/4)}}
+	big := &runtime.PodSandbox{Annotations: map[string]string{"a": strings.Repeat("x", 2*chunkBytes)}}
+	var sizes []int
+	err := sendAll([]*runtime.PodSandbox{item, item, item, item, big, item}, func(items []*runtime.PodSandbox) error {
+		sizes = append(sizes, len(items))
+		return nil
+	})
+	if err != nil || !slices.Equal(sizes, []int{3, 1, 1, 1}) {
+		t.Errorf("pieces of %v, %v", sizes, err)
+	}
+	if err := sendAll(nil, func([]*runtime.PodSandbox) error { return errdefs.ErrUnknown }); err != nil {
+		t.Errorf("nothing is sent: %v", err)
+	}
+	if err := sendAll([]*runtime.PodSandbox{item}, func([]*runtime.PodSandbox) error { return errdefs.ErrUnknown }); err == nil {
+		t.Error("a client that is gone is no error")
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/crib-runtime/crib/sandbox/cgroup"
 	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/engine"
+	"github.com/crib-runtime/crib/sandbox/events"
 	"github.com/crib-runtime/crib/sandbox/files"
 	"github.com/crib-runtime/crib/sandbox/store"
 	"github.com/crib-runtime/crib/sandbox/usage"
@@ -43,6 +44,7 @@ type parts struct {
 	pods       *sandbox.Manager
 	containers *container.Manager
 	meter      *usage.Meter
+	events     *events.Feed
 }
 
 // setup is what a daemon is opened with.
@@ -99,6 +101,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		return err
 	}
 	bootID := strings.TrimSpace(string(boot))
+	d.events = events.New(d.log.With("part", "events"))
 	d.openPods(bootID)
 	d.openContainers(bootID)
 	d.meter = usage.NewMeter(usage.Config{
@@ -116,7 +119,7 @@ func (d *Daemon) openPods(bootID string) {
 		Pinner:   pinner{dir: d.cfg.Network.NetnsDir},
 		Files:    d.podFiles(),
 		Engine:   inits{engine: d.engine, systemd: d.SystemdCgroup()},
-		Store:    d.store,
+		Store:    d.events.Pods(d.store),
 		BootID:   bootID,
 		NetnsDir: d.cfg.Network.NetnsDir,
 		Process:  d.process(),

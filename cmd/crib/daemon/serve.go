@@ -41,11 +41,12 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 	}
 	criServer := cri.NewServer(cri.Config{
 		Pods: d.pods, Containers: lives{d.containers, d.pods}, Images: d.engine, Streams: streams,
-		Node: d, Usage: d.meter, Version: d.version, Ready: d.ready.Load, Log: d.log.With("part", "cri"),
+		Node: d, Usage: d.meter, Events: d.events, Version: d.version, Ready: d.ready.Load, Log: d.log.With("part", "cri"),
 	})
 	adminServer := &http.Server{Handler: admin.NewHandler(d, d.metrics), ReadHeaderTimeout: time.Minute}
 
 	group, ctx := errgroup.WithContext(ctx)
+	context.AfterFunc(ctx, d.events.Close) // or the end would wait for who listens
 	group.Go(func() error { return serveCRI(ctx, criServer, criListener) })
 	group.Go(func() error { return serveAdmin(ctx, adminServer, adminListener) })
 	group.Go(func() error { return streams.Serve(ctx) })
