@@ -30,7 +30,7 @@ type world struct {
 }
 
 // service returns one that works with the world and no pods.
-func (w *world) service(t *testing.T) *Service {
+func (w *world) service(t testing.TB) *Service {
 	t.Helper()
 	return &Service{cfg: Config{
 		Pods: sandbox.New(sandbox.Config{}), Containers: w, Images: imagesOf{w}, Streams: w,
