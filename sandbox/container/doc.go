@@ -39,6 +39,7 @@
 //	record of the attempt   Created, started   maybe a task      Exited, 128, StartError; the task deleted
 //	task                    Created, started   a task            the same, or the harvested end
 //	record                  Running            a task            followed; if it ended, its end
+//	limits change           Running, old ones  new limits        the old ones are echoed until the next update
 //	process ends            Running            an ended task     its end, harvested or from the engine
 //	record                  Exited             an ended task     the task deleted
 //	Remove begins           Removing           some              removed

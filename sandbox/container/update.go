@@ -23,6 +23,8 @@ func (m *Manager) Update(ctx context.Context, id string, change Resources) error
 	}
 	defer unlock()
 	all := merge(c.Spec.Resources, change)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTime)
+	defer cancel() // a caller who is gone must not leave limits that no record has
 	switch c.State {
 	case Running:
 		part := touched(all, change)
@@ -46,8 +48,6 @@ func (m *Manager) rebuild(ctx context.Context, c *Container, r Resources) error 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTime)
-	defer cancel()
 	changed := *c
 	changed.Spec.Resources = r
 	if err := m.cfg.Tasks.Delete(ctx, c.ID); err != nil {

@@ -45,13 +45,14 @@ type Meter struct {
 	cfg  Config
 	host *cgroup.Host
 
-	mu    sync.Mutex // guards rates
-	rates map[string]rate
+	mu     sync.Mutex // guards all below
+	rates  map[string]rate
+	layers map[string]idle // of containers
 }
 
 // NewMeter returns a meter that has no samples yet.
 func NewMeter(cfg Config) *Meter {
-	return &Meter{cfg: cfg, host: cgroup.NewHost(cfg.Root), rates: map[string]rate{}}
+	return &Meter{cfg: cfg, host: cgroup.NewHost(cfg.Root), rates: map[string]rate{}, layers: map[string]idle{}}
 }
 
 // Container is what one container uses.
@@ -92,11 +93,36 @@ func (r *Round) Container(ctx context.Context, pod *sandbox.Pod, id string) (Con
 		return Container{}, fmt.Errorf("reading what container %s uses: %w", id, err)
 	}
 	u.CPU.Rate = r.m.rate(id, u.At, u.CPU.Total)
-	layer, err := r.m.cfg.Layers.Layer(ctx, id, u.CPU.Total)
-	if err != nil {
-		r.m.cfg.Log.Warn("the statistics lack a writable layer", "container", id, "error", err)
+	return Container{Usage: u, Layer: r.m.layer(ctx, id, u.CPU.Total)}, nil
+}
+
+// idle is the layer of a container that has used no more time of processors since.
+type idle struct {
+	Layer
+	spent cgroup.Figure
+}
+
+// layer asks for the size of a layer, unless nothing can have been written.
+func (m *Meter) layer(ctx context.Context, id string, spent cgroup.Figure) Layer {
+	now := time.Now()
+	m.mu.Lock()
+	last := m.layers[id]
+	m.mu.Unlock()
+	if spent.Known && last.spent == spent {
+		last.At = now
+		return last.Layer
 	}
-	return Container{Usage: u, Layer: layer}, nil
+	layer, err := m.cfg.Layers.Layer(ctx, id, spent)
+	if err != nil {
+		m.cfg.Log.Warn("the statistics lack a writable layer", "container", id, "error", err)
+		return Layer{}
+	}
+	if spent.Known && !layer.At.Before(now) { // else it is of a time before this work
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.layers[id] = idle{layer, spent}
+	}
+	return layer
 }
 
 // Pod reads what a pod uses, given what its containers do. What cannot be read is
@@ -197,6 +223,7 @@ func (m *Meter) forgetLocked(now time.Time) {
 	for id, r := range m.rates {
 		if now.Sub(r.last.at) > rateKept {
 			delete(m.rates, id)
+			delete(m.layers, id)
 		}
 	}
 }

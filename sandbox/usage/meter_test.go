@@ -98,9 +98,45 @@ func TestABrokenContainerIsAloneWithIt(t *testing.T) {
 	}
 }
 
+// measured answers with what was found, and counts.
+type measured struct {
+	found Layer
+	count int
+}
+
+func (m *measured) LayersDir() string { return "/" }
+func (m *measured) Layer(context.Context, string, cgroup.Figure) (Layer, error) {
+	m.count++
+	return m.found, nil
+}
+
+func TestAnIdleLayerIsNotAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := &measured{found: Layer{Bytes: 1, At: time.Now()}}
+		m := NewMeter(Config{Layers: of})
+		ask := func(spent cgroup.Figure) Layer {
+			time.Sleep(time.Second)
+			of.found.At = of.found.At.Add(time.Second)
+			return m.layer(t.Context(), "a", spent)
+		}
+		ask(known(5))
+		if got := ask(known(5)); of.count != 1 || got.Bytes != 1 || !got.At.Equal(time.Now()) {
+			t.Errorf("idle: asked %d times, %+v", of.count, got)
+		}
+		of.found.At = of.found.At.Add(-time.Minute) // it was not walked, as it was not due
+		ask(known(6))
+		if ask(known(6)); of.count != 3 {
+			t.Errorf("a size of before the work was kept: asked %d times", of.count)
+		}
+		if ask(cgroup.Figure{}); of.count != 4 {
+			t.Errorf("without a measure of work: asked %d times", of.count)
+		}
+	})
+}
+
 func TestARateNeedsTwoSamplesASecondApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &Meter{rates: map[string]rate{}}
+		m := NewMeter(Config{})
 		at := func(total uint64) cgroup.Figure { return m.rate("a", time.Now(), known(total)) }
 		if got := at(1000); got.Known {
 			t.Errorf("after one sample: %+v", got)

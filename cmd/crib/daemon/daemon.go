@@ -104,9 +104,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	d.events = events.New(d.log.With("part", "events"))
 	d.openPods(bootID)
 	d.openContainers(bootID)
-	d.meter = usage.NewMeter(usage.Config{
-		Root: cgroup.Root, Path: d.cgroup, Links: counters.Read, Layers: d.engine, Log: d.log.With("part", "usage"),
-	})
+	d.openMeter()
 	d.metrics = admin.NewMetrics(d)
 	return nil
 }
@@ -205,10 +203,18 @@ func (d *Daemon) SystemdCgroup() bool {
 	return err == nil
 }
 
-// cgroup is where the cgroup of a container, or of a pod's init, is.
-func (d *Daemon) cgroup(pod *sandbox.Pod, id string) string {
+// openMeter makes what reads the usage of pods.
+func (d *Daemon) openMeter() {
 	systemd := d.SystemdCgroup()
-	return cgroup.Path(cgroupsPath(systemd, pod.Spec.CgroupParent, id), systemd)
+	d.meter = usage.NewMeter(usage.Config{
+		Root: cgroup.Root,
+		Path: func(pod *sandbox.Pod, id string) string {
+			return cgroup.Path(cgroupsPath(systemd, pod.Spec.CgroupParent, id), systemd)
+		},
+		Links:  counters.Read,
+		Layers: d.engine,
+		Log:    d.log.With("part", "usage"),
+	})
 }
 
 // Close ends the parts and leaves the pods alone. [Daemon.Serve] calls it.
