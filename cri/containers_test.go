@@ -240,33 +240,3 @@ func TestSessionsAreOfContainersThatRun(t *testing.T) {
 		t.Errorf("port-forward: got %v", err)
 	}
 }
-
-func TestStatisticsAreThoseOfWhatRuns(t *testing.T) {
-	at := time.Unix(20, 0)
-	w := &world{
-		containers: []*container.Container{one("a", container.Running), one("b", container.Running), one("c", container.Running), one("d", container.Exited)},
-		usageErrs:  map[string]error{strings.Repeat("b", 64): errors.New("bad"), strings.Repeat("c", 64): errdefs.ErrNotFound},
-		usage:      container.Usage{At: at, CPUNanos: 5, MemoryWorkingSet: 30, MemoryLimit: 100, WritableAt: at},
-	}
-	s := w.service(t)
-	resp, err := s.ListContainerStats(context.Background(), &runtime.ListContainerStatsRequest{})
-	if err != nil || len(resp.Stats) != 1 {
-		t.Fatalf("got %v, %v", resp, err)
-	}
-	got := resp.Stats[0]
-	if got.Attributes.Metadata.Name != "a" || got.Cpu.UsageCoreNanoSeconds.Value != 5 || got.Cpu.UsageNanoCores != nil ||
-		got.Cpu.Timestamp != at.UnixNano() || got.Memory.AvailableBytes.Value != 70 || got.WritableLayer.FsId.Mountpoint != "/images" {
-		t.Errorf("got %v", got)
-	}
-	ended, err := s.ContainerStats(context.Background(), &runtime.ContainerStatsRequest{ContainerId: "d"})
-	if err != nil || ended.Stats.Attributes.Id == "" || ended.Stats.Cpu != nil {
-		t.Errorf("one that has ended: got %v, %v", ended, err)
-	}
-	if _, err := s.ContainerStats(context.Background(), &runtime.ContainerStatsRequest{ContainerId: "b"}); err == nil {
-		t.Error("one that cannot be read is no error when it is asked for alone")
-	}
-	over := statsOf(w.containers[0], container.Usage{At: at, MemoryWorkingSet: 200, MemoryLimit: 100}, "")
-	if over.Memory.AvailableBytes.Value != 0 || over.WritableLayer != nil {
-		t.Errorf("over its limit: got %v", over)
-	}
-}

@@ -43,5 +43,13 @@
 //  4. A status shows the image by the name that the user wrote, not by the id that
 //     the kubelet asks with: Pod statuses and `crictl ps` are for people.
 //  5. Lists of statistics have the containers that run and could be read. Rejected:
-//     one error for all, as kubelets then see no container at all.
+//     one error for all, as kubelets then see no container at all. What a kernel does
+//     not count is left out, and so is a rate of one sample: kubelets take 0 for true.
+//  6. Metrics have cAdvisor's names and labels, and whole seconds, since CRI's values
+//     have no fractions. A pod's own are those of its links; the sum of its containers
+//     is what queries make. Rejected: a pod's cgroup as well, twice the size of an
+//     answer that kubelets take up to 16 MiB of.
+//  7. Lists in pieces are the lists, cut at 1 MiB: they are in memory as it is.
+//     Only metrics are sent as they are read.
+//  8. UpdatePodSandboxResources does nothing and says yes: see there.
 package cri

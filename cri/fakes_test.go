@@ -24,8 +24,6 @@ type world struct {
 	images     []image.Image
 	err        error // of whatever is called
 	execErr    error
-	usageErrs  map[string]error // by container
-	usage      container.Usage
 	output     []byte
 	stopped    time.Duration
 	updated    container.Resources
@@ -34,7 +32,7 @@ type world struct {
 }
 
 // service returns one that works with the world and no pods.
-func (w *world) service(t *testing.T) *Service {
+func (w *world) service(t testing.TB) *Service {
 	t.Helper()
 	return &Service{cfg: Config{
 		Pods: sandbox.New(sandbox.Config{}), Containers: w, Images: imagesOf{w}, Streams: w, Calls: &sync.WaitGroup{},
@@ -78,10 +76,6 @@ func (w *world) Update(_ context.Context, _ string, r container.Resources) error
 
 func (w *world) ExecSync(context.Context, string, []string, time.Duration) ([]byte, []byte, int32, error) {
 	return w.output, w.output, 3, w.execErr
-}
-
-func (w *world) Usage(_ context.Context, id string) (container.Usage, error) {
-	return w.usage, w.usageErrs[id]
 }
 
 func (w *world) RuntimeSpec(_ context.Context, id string) (*specs.Spec, error) {

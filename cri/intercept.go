@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 	"github.com/crib-runtime/crib/sandbox/image"
 )
 
@@ -31,33 +31,48 @@ func (s *Service) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	return s.cfg.Beside.Unary(ctx, req, info, handler)
 }
 
-// stream does what unary does. CRI's own streams are not implemented, and say so.
+// stream does what unary does.
 func (s *Service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if s.cfg.Beside == nil || strings.HasPrefix(info.FullMethod, ownServices) {
-		return handler(srv, stream)
+		return s.interceptStream(srv, stream, info, handler)
 	}
 	return s.cfg.Beside.Stream(srv, stream, info, handler)
 }
 
 // intercept stands around every call of CRI: it holds back what needs the pods until
 // they are recovered, logs, and turns classes of errors into codes.
-func (s *Service) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	method := info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:]
+func (s *Service) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	err = s.around(info.FullMethod, func() (err error) {
+		resp, err = s.inTime(ctx, func(ctx context.Context) (any, error) { return handler(ctx, req) })
+		return err
+	})
+	return resp, err
+}
+
+// interceptStream does the same for calls whose answers are many.
+func (s *Service) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return s.around(info.FullMethod, func() error { return handler(srv, stream) })
+}
+
+func (s *Service) around(fullMethod string, call func() error) error {
+	method := fullMethod[strings.LastIndexByte(fullMethod, '/')+1:]
 	if !answersEarly[method] && !s.cfg.Ready() {
-		return nil, statusFrom(fmt.Errorf("crib is recovering its pods, try again: %w", errdefs.ErrUnavailable))
+		return statusFrom(fmt.Errorf("crib is recovering its pods, try again: %w", errdefs.ErrUnavailable))
 	}
 	start := time.Now()
-	resp, err := s.inTime(ctx, func(ctx context.Context) (any, error) { return handler(ctx, req) })
+	err := call()
 	log := s.cfg.Log.With("method", method, "took", time.Since(start))
 	switch {
 	case err == nil:
 		log.Debug("call")
 	case errdefs.IsNotImplemented(err), errdefs.IsNotFound(err) && strings.HasSuffix(method, "Status"):
 		log.Debug("call", "error", err) // the kubelet asks for what it has just removed
+	case method == "GetContainerEvents":
+		log.Debug("call", "error", err) // it has no other end
 	default:
 		log.Warn("call", "error", err)
 	}
-	return resp, statusFrom(err)
+	return statusFrom(err)
 }
 
 // answerEarly is how long before the client's deadline a call is answered that is

@@ -2,7 +2,9 @@ package cri
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"time"
 
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -38,13 +40,18 @@ func (s *Service) RemovePodSandbox(ctx context.Context, req *runtime.RemovePodSa
 	return &runtime.RemovePodSandboxResponse{}, nil
 }
 
-// PodSandboxStatus tells what the record says.
+// PodSandboxStatus tells what the records say of a pod and its containers: kubelets
+// that listen to events take all of it from here.
 func (s *Service) PodSandboxStatus(_ context.Context, req *runtime.PodSandboxStatusRequest) (*runtime.PodSandboxStatusResponse, error) {
 	pod, err := s.cfg.Pods.Get(s.fullID(req.GetPodSandboxId()))
 	if err != nil {
 		return nil, err
 	}
-	resp := &runtime.PodSandboxStatusResponse{Status: statusOf(pod)}
+	resp := &runtime.PodSandboxStatusResponse{
+		Status:             statusOf(pod),
+		ContainersStatuses: statusesOf(slices.Collect(s.selected(selection{PodID: pod.ID}))),
+		Timestamp:          time.Now().UnixNano(),
+	}
 	if req.GetVerbose() {
 		resp.Info, err = infoOf(pod)
 	}
@@ -61,6 +68,16 @@ func (s *Service) ListPodSandbox(_ context.Context, req *runtime.ListPodSandboxR
 		}
 	}
 	return resp, nil
+}
+
+// UpdatePodSandboxResources says yes: the cgroup of a pod is the kubelet's, and what
+// its containers may use comes by UpdateContainerResources. An error would make the
+// kubelet refuse the whole change.
+func (s *Service) UpdatePodSandboxResources(_ context.Context, req *runtime.UpdatePodSandboxResourcesRequest) (*runtime.UpdatePodSandboxResourcesResponse, error) {
+	if _, err := s.cfg.Pods.Get(s.fullID(req.GetPodSandboxId())); err != nil {
+		return nil, err
+	}
+	return &runtime.UpdatePodSandboxResourcesResponse{}, nil
 }
 
 // fullID completes an id that people shortened, if it is of one pod only.

@@ -14,7 +14,9 @@ import (
 	"github.com/crib-runtime/crib/network"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
+	"github.com/crib-runtime/crib/sandbox/events"
 	"github.com/crib-runtime/crib/sandbox/image"
+	"github.com/crib-runtime/crib/sandbox/usage"
 )
 
 // Node is what the service needs to know of the machine and its networks.
@@ -57,7 +59,6 @@ type inside interface {
 	// ExecSync returns context.DeadlineExceeded when the time-out ends it; 0 is none.
 	ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (stdout, stderr []byte, code int32, err error)
 	ReopenLog(ctx context.Context, id string) error
-	Usage(ctx context.Context, id string) (container.Usage, error)
 	// RuntimeSpec is what the OCI runtime was told.
 	RuntimeSpec(ctx context.Context, id string) (*specs.Spec, error)
 }
@@ -109,6 +110,8 @@ type Config struct {
 	Streams    Streams
 	Node       Node
 	Beside     Neighbours
+	Usage      *usage.Meter
+	Events     *events.Feed
 	Version    string // of crib, as semver
 	Ready      func() bool
 	Calls      *sync.WaitGroup // of calls that go on after their answer; its owner waits for them

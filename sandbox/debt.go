@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 )
 
 // Waiting times between two attempts at an owed teardown.

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/crib-runtime/crib/network"
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 )
 
 // draft is the record of a pod that is being made, shared by the goroutines that

@@ -10,7 +10,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 )
 
 // Config is what a [Manager] works with. All of it is required, but for Ops

@@ -6,7 +6,7 @@ import (
 
 	"github.com/crib-runtime/crib/network"
 	"github.com/crib-runtime/crib/network/netns"
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 )
 
 // State is where a pod is in its life; the drawing is in doc.go.

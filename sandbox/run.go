@@ -11,7 +11,7 @@ import (
 
 	"github.com/crib-runtime/crib/network"
 	"github.com/crib-runtime/crib/network/netns"
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 )
 
 // runTime bounds the making of a pod, whatever became of the caller. It is less

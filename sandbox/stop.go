@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 )
 
 // stepTime bounds each step of a teardown, so that one which hangs does not use

@@ -26,8 +26,8 @@
 //
 // [Spec] is what was asked, in the terms of CRI without its messages. [Container]
 // is the record. [Manager] runs the use cases: create.go, start.go, stop.go,
-// remove.go, recover.go, each a straight function; inside.go is what reaches into
-// running containers, watch.go how an end is noticed. The outside is small
+// remove.go, update.go, recover.go, each a straight function; inside.go is what reaches
+// into running containers, watch.go how an end is noticed. The outside is small
 // interfaces in outside.go.
 //
 // # Crashes
@@ -39,6 +39,7 @@
 //	record of the attempt   Created, started   maybe a task      Exited, 128, StartError; the task deleted
 //	task                    Created, started   a task            the same, or the harvested end
 //	record                  Running            a task            followed; if it ended, its end
+//	limits change           Running, old ones  new limits        the old ones are echoed until the next update
 //	process ends            Running            an ended task     its end, harvested or from the engine
 //	record                  Exited             an ended task     the task deleted
 //	Remove begins           Removing           some              removed
@@ -70,4 +71,7 @@
 //     grace is only over for a caller who still waits, and clients call again.
 //  5. A created container is not looked for in the engine at recovery: one that was
 //     lost there fails at Start, with StartError and the engine's text.
+//  6. An update sends the limits that it names, with what belongs to them; a memory
+//     limit alone moves the one of memory and swap along. Rejected: all limits each
+//     time, of which the kernel may refuse one that nobody wanted to change.
 package container

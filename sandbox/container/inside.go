@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -81,94 +80,6 @@ func (m *Manager) ReopenLog(ctx context.Context, id string) error {
 		return err
 	}
 	return wrap("reopen the log", c, m.cfg.Inside.ReopenLog(ctx, id))
-}
-
-// Usage returns what a running container uses.
-func (m *Manager) Usage(ctx context.Context, id string) (Usage, error) {
-	c, err := m.running(id)
-	if err != nil {
-		return Usage{}, err
-	}
-	usage, err := m.cfg.Inside.Usage(ctx, id)
-	return usage, wrap("read the usage", c, err)
-}
-
-// Update changes the limits of a created or running container. Fields that are
-// zero stay as they are. The record echoes the result.
-func (m *Manager) Update(ctx context.Context, id string, change Resources) (err error) {
-	op := m.beginKnown(ctx, "UpdateContainerResources", id)
-	defer func() { op.End(err) }()
-	c, unlock, err := m.claimKnown(ctx, op, id)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	all := merge(c.Spec.Resources, change)
-	switch c.State {
-	case Running:
-		err = m.cfg.Inside.Update(ctx, id, m.cfg.Limits(all))
-	case Created:
-		err = m.rebuild(ctx, c, all)
-	default:
-		err = fmt.Errorf("it is %s: %w", c.State, errdefs.ErrFailedPrecondition)
-	}
-	if err != nil {
-		return wrap("update the limits", c, err)
-	}
-	_, err = m.change(id, func(c *Container) { c.Spec.Resources = all })
-	return err
-}
-
-// rebuild hands a created container to the engine again, with other resources.
-func (m *Manager) rebuild(ctx context.Context, c *Container, r Resources) error {
-	img, err := m.cfg.Images.Image(ctx, c.ImageID)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTime)
-	defer cancel()
-	changed := *c
-	changed.Spec.Resources = r
-	if err := m.cfg.Tasks.Delete(ctx, c.ID); err != nil {
-		return err
-	}
-	_, err = m.build(ctx, &changed, img)
-	return err
-}
-
-// merge returns resources with the fields of change that are set.
-func merge(r, change Resources) Resources {
-	set(&r.CPUPeriod, change.CPUPeriod)
-	set(&r.CPUQuota, change.CPUQuota)
-	set(&r.CPUShares, change.CPUShares)
-	set(&r.CPUSetCPUs, change.CPUSetCPUs)
-	set(&r.CPUSetMems, change.CPUSetMems)
-	set(&r.MemoryLimit, change.MemoryLimit)
-	set(&r.MemorySwap, change.MemorySwap)
-	set(&r.OOMScoreAdj, change.OOMScoreAdj)
-	r.HugepageLimit = joined(r.HugepageLimit, change.HugepageLimit)
-	r.Unified = joined(r.Unified, change.Unified)
-	return r
-}
-
-func set[T comparable](field *T, value T) {
-	var zero T
-	if value != zero {
-		*field = value
-	}
-}
-
-// joined returns a new map of both, since records are not changed.
-func joined[V any](a, b map[string]V) map[string]V {
-	if len(b) == 0 {
-		return a
-	}
-	all := maps.Clone(a)
-	if all == nil {
-		all = map[string]V{}
-	}
-	maps.Copy(all, b)
-	return all
 }
 
 // capped keeps the first maxOutput bytes that are written to it. A copier that

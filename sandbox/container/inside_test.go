@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -47,7 +46,6 @@ func TestWhatReachesInsideNeedsARunningContainer(t *testing.T) {
 		"exec":   func(id string) error { _, _, _, err := m.ExecSync(t.Context(), id, []string{"true"}, 0); return err },
 		"attach": func(id string) error { return m.Attach(t.Context(), id, container.Streams{}) },
 		"reopen": func(id string) error { return m.ReopenLog(t.Context(), id) },
-		"usage":  func(id string) error { _, err := m.Usage(t.Context(), id); return err },
 	}
 	for name, call := range calls {
 		if err := call("unknown"); !errdefs.IsNotFound(err) {
@@ -65,36 +63,4 @@ func TestWhatReachesInsideNeedsARunningContainer(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-func TestUpdateKeepsWhatItDoesNotName(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *container.Manager) {
-		s := spec
-		s.Resources = container.Resources{CPUShares: 10, MemoryLimit: 1 << 20, Unified: map[string]string{"a": "1"}}
-		id := mustCreate(t, m, s)
-		if err := m.Update(t.Context(), id, container.Resources{CPUSetCPUs: "0"}); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.Start(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.Update(t.Context(), id, container.Resources{MemoryLimit: 2 << 20, Unified: map[string]string{"b": "2"}}); err != nil {
-			t.Fatal(err)
-		}
-		r := is(t, m, id, container.Running).Spec.Resources
-		if r.CPUShares != 10 || r.MemoryLimit != 2<<20 || r.CPUSetCPUs != "0" || len(r.Unified) != 2 {
-			t.Errorf("echoed: %+v", r)
-		}
-		w.mu.Lock()
-		w.faults = []fault{{op: "update", n: 1, mode: before, always: true}}
-		w.mu.Unlock()
-		if err := m.Update(t.Context(), id, container.Resources{MemoryLimit: 1}); err == nil || is(t, m, id, container.Running).Spec.Resources.MemoryLimit != 2<<20 {
-			t.Errorf("what was refused is echoed, %v", err)
-		}
-		w.end(id, 0, false)
-		synctest.Wait()
-		if err := m.Update(t.Context(), id, container.Resources{MemoryLimit: 1}); !errdefs.IsFailedPrecondition(err) {
-			t.Errorf("one that ended: %v", err)
-		}
-	})
 }

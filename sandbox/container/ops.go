@@ -3,7 +3,7 @@ package container
 import (
 	"context"
 
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 )
 
 // begin notes an operation on a container, whose id may not be known yet.

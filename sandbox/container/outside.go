@@ -9,7 +9,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/crib-runtime/crib/network/netns"
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/image"
 )
@@ -65,9 +65,13 @@ type Inside interface {
 	// ReopenLog makes the log's writer create the file anew; it exists on return.
 	ReopenLog(ctx context.Context, id string) error
 	// Update changes the limits of a running container.
-	Update(ctx context.Context, id string, resources *specs.LinuxResources) error
-	// Usage reads what a running container uses.
-	Usage(ctx context.Context, id string) (Usage, error)
+	Update(ctx context.Context, id string, change Change) error
+}
+
+// Change is what of a running container's limits becomes different.
+type Change struct {
+	Limits      *specs.LinuxResources // unset fields stay as they are
+	OOMScoreAdj int64                 // 0 leaves it
 }
 
 // Store keeps the records; sandbox/store does it.
@@ -119,19 +123,3 @@ type Streams struct {
 
 // Size is that of a terminal, in characters.
 type Size struct{ Width, Height uint16 }
-
-// Usage is what a container uses.
-type Usage struct {
-	At               time.Time
-	CPUNanos         uint64 // of all CPUs together, since it started
-	MemoryUsage      uint64 // bytes
-	MemoryWorkingSet uint64
-	MemoryRSS        uint64
-	MemoryLimit      uint64 // 0: none
-	PageFaults       uint64
-	MajorPageFaults  uint64
-	WritableBytes    uint64 // of the writable layer
-	WritableInodes   uint64
-	WritableAt       time.Time
-	SwapUsage        uint64
-}

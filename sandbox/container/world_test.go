@@ -17,7 +17,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/crib-runtime/crib/network/netns"
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/image"
@@ -74,9 +74,10 @@ type world struct {
 	signals   []syscall.Signal
 	pods      map[string]sandbox.State
 	faults    []fault
-	deaf      bool // processes ignore all signals but SIGKILL
-	immortal  bool // processes ignore SIGKILL as well
-	dead      bool // between a crash and the next start
+	limits    container.Resources // of the last update
+	deaf      bool                // processes ignore all signals but SIGKILL
+	immortal  bool                // processes ignore SIGKILL as well
+	dead      bool                // between a crash and the next start
 }
 
 func newWorld(faults ...fault) *world {
@@ -201,7 +202,7 @@ func (w *world) start() *container.Manager {
 		Process: func(_ context.Context, _ string, cmd []string, tty bool) (*specs.Process, error) {
 			return &specs.Process{Args: cmd, Terminal: tty}, nil
 		},
-		Limits:        func(container.Resources) *specs.LinuxResources { return &specs.LinuxResources{} },
+		Limits:        w.limitsOf,
 		RemoveVolumes: w.removeVolumes,
 		Release:       w.release,
 		Strays:        w.strays,
@@ -385,15 +386,4 @@ func (i inside) Exec(ctx context.Context, _ string, p *specs.Process, s containe
 	}
 	_, _ = s.Stderr.Write([]byte("to stderr"))
 	return 3, i.w.do(ctx, "exec", nil)
-}
-
-func (i inside) Attach(ctx context.Context, _ string, _ container.Streams) error {
-	return i.w.do(ctx, "attach", nil)
-}
-func (i inside) ReopenLog(ctx context.Context, _ string) error { return i.w.do(ctx, "reopen", nil) }
-func (i inside) Update(ctx context.Context, _ string, _ *specs.LinuxResources) error {
-	return i.w.do(ctx, "update", nil)
-}
-func (i inside) Usage(ctx context.Context, _ string) (container.Usage, error) {
-	return container.Usage{MemoryUsage: 1}, i.w.do(ctx, "usage", nil)
 }

@@ -15,10 +15,9 @@ import (
 	"github.com/containerd/typeurl/v2"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
-)
 
-// cgroupRoot is where cgroups are mounted.
-const cgroupRoot = "/sys/fs/cgroup"
+	"github.com/crib-runtime/crib/sandbox/cgroup"
+)
 
 // cgroupRetry is the pause between two attempts at a cgroup whose processes end.
 const cgroupRetry = 10 * time.Millisecond
@@ -38,40 +37,22 @@ func (e *Engine) freeCgroup(ctx context.Context, id string, spec typeurl.Any) er
 	if s.Linux == nil {
 		return nil
 	}
-	path := cgroupPath(s.Linux.CgroupsPath, e.cfg.SystemdCgroup)
+	path := cgroup.Path(s.Linux.CgroupsPath, e.cfg.SystemdCgroup)
 	if !strings.Contains(filepath.Base(path), id) {
 		return nil // it may be shared with others
 	}
-	dirs, err := filepath.Glob(filepath.Join(cgroupRoot, "*", path))
+	dirs, err := filepath.Glob(filepath.Join(cgroup.Root, "*", path))
 	if err != nil {
 		return fmt.Errorf("looking for the cgroup of container %s: %w", id, err)
 	}
 	var errs []error
-	for _, dir := range append(dirs, filepath.Join(cgroupRoot, path)) {
+	for _, dir := range append(dirs, filepath.Join(cgroup.Root, path)) {
 		errs = append(errs, removeTree(ctx, dir))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("removing the cgroup of container %s: %w", id, err)
 	}
 	return nil
-}
-
-// cgroupPath is where the cgroup of a spec is below the root of a hierarchy.
-func cgroupPath(specPath string, systemd bool) string {
-	parts := strings.Split(specPath, ":")
-	if !systemd || len(parts) != 3 {
-		return filepath.Join("/", specPath)
-	}
-	// systemd puts a-b.slice into a.slice.
-	dir, name := "/", ""
-	if parts[0] != "-.slice" {
-		for part := range strings.SplitSeq(strings.TrimSuffix(parts[0], ".slice"), "-") {
-			name += part
-			dir = filepath.Join(dir, name+".slice")
-			name += "-"
-		}
-	}
-	return filepath.Join(dir, parts[1]+"-"+parts[2]+".scope")
 }
 
 // removeTree removes a cgroup with those below it.

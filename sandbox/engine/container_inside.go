@@ -14,7 +14,6 @@ import (
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
-	"github.com/containerd/typeurl/v2"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/crib-runtime/crib/sandbox/container"
@@ -179,16 +178,4 @@ func (p *pipes) openContainerStdin(dir string, wanted io.Reader) (err error) {
 		return nil
 	}
 	return err
-}
-
-// Update changes the limits of a running container.
-func (e *Engine) Update(ctx context.Context, id string, resources *specs.LinuxResources) error {
-	r, err := typeurl.MarshalAnyToProto(resources)
-	if err != nil {
-		return fmt.Errorf("encoding the limits of container %s: %w", id, err)
-	}
-	if _, err := e.client.TaskService().Update(ctx, &tasks.UpdateTaskRequest{ContainerID: id, Resources: r}); err != nil {
-		return fmt.Errorf("changing the limits of container %s: %w", id, errgrpc.ToNative(err))
-	}
-	return nil
 }

@@ -221,37 +221,14 @@ func TestEndsWhileTheEngineIsClosedAreHarvested(t *testing.T) {
 	})
 }
 
-func TestUpdateChangesTheLimitAndUsageShowsIt(t *testing.T) {
-	l := newLab(t)
-	e := l.open()
-	c := l.launch("limited", "wait")
-	l.runContainer(e, c)
-	l.awaitLog(c.LogPath, "stdout F ready")
-	limit := int64(64 << 20)
-	l.must(e.Update(t.Context(), c.ID, &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &limit}}))
-	u, err := e.Usage(t.Context(), c.ID)
-	if err != nil || u.MemoryLimit != uint64(limit) || u.CPUNanos == 0 || u.MemoryWorkingSet == 0 ||
-		u.WritableBytes < 100_000 || u.WritableInodes == 0 || u.WritableAt.IsZero() || u.At.IsZero() {
-		t.Errorf("Usage() = %+v, %v", u, err)
-	}
-	again, err := e.Usage(t.Context(), c.ID)
-	if err != nil || again.WritableAt != u.WritableAt.Local() && !again.WritableAt.Equal(u.WritableAt) {
-		t.Errorf("the layer was measured again at once: %v, then %v, %v", u.WritableAt, again.WritableAt, err)
-	}
-	l.removeContainer(e, c.ID)
-	if _, err := e.Usage(t.Context(), c.ID); err == nil {
-		t.Error("Usage() of one that is gone gives no error")
-	}
-}
-
 func TestContainerRunsOnCgroupV2(t *testing.T) {
 	l := newUnifiedLab(t)
 	e := l.open()
 	c := l.launch("unified", "wait")
 	l.runContainer(e, c)
 	l.awaitLog(c.LogPath, "stdout F ready")
-	if u, err := e.Usage(t.Context(), c.ID); err != nil || u.CPUNanos == 0 || u.At.IsZero() {
-		t.Errorf("Usage() = %+v, %v", u, err)
+	if u, err := l.used(c); err != nil || u.CPU.Total.Value == 0 || u.Processes.Count.Value != 1 {
+		t.Errorf("used: %+v, %v", u, err)
 	}
 	l.must(e.Kill(t.Context(), c.ID, syscall.SIGKILL, true))
 	if ended := l.endOf(e, c.ID); ended.Code != 137 || ended.OOMKilled {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/crib-runtime/crib/cmd/crib/admin"
 	"github.com/crib-runtime/crib/network"
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 )
 
 // source is what a daemon might tell.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/crib-runtime/crib/network"
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 )
 
 // Source is what the API shows; the daemon implements it. All of it is answered

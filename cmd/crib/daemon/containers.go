@@ -35,7 +35,7 @@ func (d *Daemon) openContainers(bootID string) {
 		Roots:  d.engine,
 		Tasks:  d.engine,
 		Inside: d.engine,
-		Store:  d.store,
+		Store:  d.feed.Containers(d.store),
 		Pods:   d.pods,
 		Spec: func(_ context.Context, c *container.Container, pod *sandbox.Pod, img image.Image, root string) (*specs.Spec, container.EffectiveUser, error) {
 			return d.spec(c, pod, oci.Input{Image: img.Config, Root: root, Features: features, AppArmor: profile})

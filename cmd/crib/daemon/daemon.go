@@ -16,13 +16,17 @@ import (
 	"github.com/crib-runtime/crib/cmd/crib/config"
 	"github.com/crib-runtime/crib/cmd/crib/events"
 	"github.com/crib-runtime/crib/cmd/crib/host"
+	"github.com/crib-runtime/crib/network/counters"
 	"github.com/crib-runtime/crib/network/netns"
-	"github.com/crib-runtime/crib/ops"
+	"github.com/crib-runtime/crib/network/ops"
 	"github.com/crib-runtime/crib/sandbox"
+	"github.com/crib-runtime/crib/sandbox/cgroup"
 	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/engine"
+	feed "github.com/crib-runtime/crib/sandbox/events"
 	"github.com/crib-runtime/crib/sandbox/files"
 	"github.com/crib-runtime/crib/sandbox/store"
+	"github.com/crib-runtime/crib/sandbox/usage"
 )
 
 // Daemon is all of crib in one process.
@@ -44,6 +48,8 @@ type parts struct {
 	nets       *networks
 	pods       *sandbox.Manager
 	containers *container.Manager
+	meter      *usage.Meter
+	feed       *feed.Feed // of CRI; events are for people
 }
 
 // setup is what a daemon is opened with.
@@ -101,10 +107,12 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		return err
 	}
 	bootID := strings.TrimSpace(string(boot))
+	d.feed = feed.New(d.log.With("part", "events"))
 	d.metrics = admin.NewMetrics(d)
 	d.inFlight.Observe = d.metrics.Stage
 	d.openPods(bootID)
 	d.openContainers(bootID)
+	d.openMeter()
 	return nil
 }
 
@@ -116,7 +124,7 @@ func (d *Daemon) openPods(bootID string) {
 		Pinner:   pinner{dir: d.cfg.Network.NetnsDir},
 		Files:    d.podFiles(),
 		Engine:   inits{engine: d.engine, systemd: d.SystemdCgroup()},
-		Store:    d.store,
+		Store:    d.feed.Pods(d.store),
 		BootID:   bootID,
 		NetnsDir: d.cfg.Network.NetnsDir,
 		Process:  d.process(),
@@ -188,6 +196,20 @@ func (d *Daemon) SystemdCgroup() bool {
 	}
 	_, err := os.Lstat("/run/systemd/system") // as sd_booted(3)
 	return err == nil
+}
+
+// openMeter makes what reads the usage of pods.
+func (d *Daemon) openMeter() {
+	systemd := d.SystemdCgroup()
+	d.meter = usage.NewMeter(usage.Config{
+		Root: cgroup.Root,
+		Path: func(pod *sandbox.Pod, id string) string {
+			return cgroup.Path(cgroupsPath(systemd, pod.Spec.CgroupParent, id), systemd)
+		},
+		Links:  counters.Read,
+		Layers: d.engine,
+		Log:    d.log.With("part", "usage"),
+	})
 }
 
 // Close ends the parts and leaves the pods alone. [Daemon.Serve] calls it.

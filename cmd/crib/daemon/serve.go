@@ -45,6 +45,7 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 	adminServer := &http.Server{Handler: admin.NewHandler(d, d.metrics), ReadHeaderTimeout: time.Minute}
 
 	group, ctx := errgroup.WithContext(ctx)
+	context.AfterFunc(ctx, d.feed.Close) // or the end would wait for who listens
 	var calls sync.WaitGroup
 	criServer, err := d.newServer(ctx, streams, &calls)
 	if err != nil {
@@ -65,7 +66,7 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 func (d *Daemon) newServer(ctx context.Context, streams cri.Streams, calls *sync.WaitGroup) (*grpc.Server, error) {
 	cfg := cri.Config{
 		Pods: d.pods, Containers: lives{d.containers, d.pods, d.engine}, Images: d.engine, Streams: streams,
-		Node: d, Version: d.version, Ready: d.ready.Load, Calls: calls, Log: d.log.With("part", "cri"),
+		Node: d, Usage: d.meter, Events: d.feed, Version: d.version, Ready: d.ready.Load, Calls: calls, Log: d.log.With("part", "cri"),
 	}
 	if d.cfg.Engine.ServedAt(d.cfg.Listen) {
 		api, err := d.engine.API(ctx)

@@ -25,4 +25,6 @@
 //  1. Stages that run deep inside are found by the lock that their operation holds
 //     ([Table.Holder]). Context: the teardown is shared by many callers and has no
 //     context of theirs. Rejected: a parameter of every function on the way.
+//  2. It is below package sandbox, which marks its stages, and knows nothing of
+//     networks: its place is that of the lowest layer that may need it.
 package ops
