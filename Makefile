@@ -72,7 +72,7 @@ node: ## Real kubelets in virtual machines, half an hour (root, qemu, NODES); CH
 
 FUZZTIME ?= 15s
 fuzz: ## Requests of every kind and content: refused with the field's name or passed on, FUZZTIME for each target
-	for f in FuzzSpecFrom FuzzContainerSpec; do $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) ./cri || exit; done
+	for f in FuzzSpecFrom FuzzContainerSpec; do $(GO) test -short -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) ./cri || exit; done
 
 unit: ## Hermetic and fast: no root, no kernel features, no network
 	$(GO) test -short ./...
