@@ -5,7 +5,7 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/crib-runtime/crib/sandbox/container"
-	"github.com/crib-runtime/crib/sandbox/events"
+	"github.com/crib-runtime/crib/sandbox/feed"
 )
 
 // GetContainerEvents sends what happens until the client leaves, or crib ends.

@@ -14,7 +14,7 @@ import (
 	"github.com/crib-runtime/crib/network"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/container"
-	"github.com/crib-runtime/crib/sandbox/events"
+	"github.com/crib-runtime/crib/sandbox/feed"
 	"github.com/crib-runtime/crib/sandbox/image"
 	"github.com/crib-runtime/crib/sandbox/usage"
 )
@@ -111,7 +111,7 @@ type Config struct {
 	Node       Node
 	Beside     Neighbours
 	Usage      *usage.Meter
-	Events     *events.Feed
+	Events     *feed.Feed
 	Version    string // of crib, as semver
 	Ready      func() bool
 	Calls      *sync.WaitGroup // of calls that go on after their answer; its owner waits for them

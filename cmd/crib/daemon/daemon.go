@@ -23,7 +23,7 @@ import (
 	"github.com/crib-runtime/crib/sandbox/cgroup"
 	"github.com/crib-runtime/crib/sandbox/container"
 	"github.com/crib-runtime/crib/sandbox/engine"
-	feed "github.com/crib-runtime/crib/sandbox/events"
+	"github.com/crib-runtime/crib/sandbox/feed"
 	"github.com/crib-runtime/crib/sandbox/files"
 	"github.com/crib-runtime/crib/sandbox/store"
 	"github.com/crib-runtime/crib/sandbox/usage"

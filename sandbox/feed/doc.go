@@ -1,4 +1,4 @@
-// Package events tells what happens to pods and containers, to whoever listens.
+// Package feed tells what happens to pods and containers, to whoever listens.
 //
 // # Promises
 //
@@ -23,9 +23,10 @@
 //
 //  1. The feed hears of changes as a store. Rejected: calls from each use case, of
 //     which the next one would be forgotten; a second watcher of the engine, which
-//     tells things before the records are true.
+//     tells things before the records are true; the log, which is what people follow
+//     (cmd/crib/events), but has no statuses.
 //  2. An event is told even if its record could not be written: it is true all the
 //     same, and the manager goes by it.
 //  3. A listener has no place of its own when it comes back, as requests have no name:
 //     two that come back at once may both hear what one has heard.
-package events
+package feed
