@@ -13,17 +13,17 @@ func (s *Service) GetContainerEvents(_ *runtime.GetEventsRequest, stream grpc.Se
 	if err := stream.SendHeader(nil); err != nil { // so that the client knows it is heard
 		return err
 	}
-	return s.cfg.Events.Stream(stream.Context(), func(e events.Event) error { return stream.Send(eventOf(e)) })
+	return s.cfg.Events.Stream(stream.Context(), func(e feed.Event) error { return stream.Send(eventOf(e)) })
 }
 
-var eventTypes = map[events.Kind]runtime.ContainerEventType{
-	events.Created: runtime.ContainerEventType_CONTAINER_CREATED_EVENT,
-	events.Started: runtime.ContainerEventType_CONTAINER_STARTED_EVENT,
-	events.Stopped: runtime.ContainerEventType_CONTAINER_STOPPED_EVENT,
-	events.Deleted: runtime.ContainerEventType_CONTAINER_DELETED_EVENT,
+var eventTypes = map[feed.Kind]runtime.ContainerEventType{
+	feed.Created: runtime.ContainerEventType_CONTAINER_CREATED_EVENT,
+	feed.Started: runtime.ContainerEventType_CONTAINER_STARTED_EVENT,
+	feed.Stopped: runtime.ContainerEventType_CONTAINER_STOPPED_EVENT,
+	feed.Deleted: runtime.ContainerEventType_CONTAINER_DELETED_EVENT,
 }
 
-func eventOf(e events.Event) *runtime.ContainerEventResponse {
+func eventOf(e feed.Event) *runtime.ContainerEventResponse {
 	resp := &runtime.ContainerEventResponse{
 		ContainerId:        e.ID,
 		ContainerEventType: eventTypes[e.Kind],

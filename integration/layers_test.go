@@ -108,7 +108,7 @@ var siblings = map[string][]string{
 	"sandbox/container":     {"sandbox/image"},
 	"sandbox/container/oci": {"sandbox/image"},
 	"sandbox/engine":        {"sandbox/cgroup", "sandbox/container", "sandbox/image", "sandbox/logpump", "sandbox/usage"},
-	"sandbox/feed":        {"sandbox/container"},
+	"sandbox/feed":          {"sandbox/container"},
 	"sandbox/store":         {"sandbox/container", "sandbox/image"},
 	"sandbox/usage":         {"sandbox/cgroup"},
 }
