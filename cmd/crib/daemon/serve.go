@@ -68,6 +68,9 @@ func (d *Daemon) newServer(ctx context.Context, streams cri.Streams, calls *sync
 		Pods: d.pods, Containers: lives{d.containers, d.pods, d.engine}, Images: d.engine, Streams: streams,
 		Node: d, Usage: d.meter, Events: d.feed, Version: d.version, Ready: d.ready.Load, Calls: calls, Log: d.log.With("part", "cri"),
 	}
+	if d.tracing != nil {
+		cfg.Tracer = d.tracing.Handler()
+	}
 	if d.cfg.Engine.ServedAt(d.cfg.Listen) {
 		api, err := d.engine.API(ctx)
 		if err != nil {
