@@ -115,7 +115,8 @@ type Config struct {
 	Events     *events.Feed
 	Version    string // of crib, as semver
 	Ready      func() bool
-	Calls      *sync.WaitGroup // of calls that go on after their answer; its owner waits for them
+	Trouble    func() (reason, message string) // of a runtime that is ready; never blocks
+	Calls      *sync.WaitGroup                 // of calls that go on after their answer; its owner waits for them
 	Log        *slog.Logger
 	Tracer     stats.Handler // makes spans of calls; may be nil
 }

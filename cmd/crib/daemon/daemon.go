@@ -37,6 +37,7 @@ type Daemon struct {
 	metrics   *admin.Metrics
 	inFlight  ops.Table
 	events    events.Hub
+	watchdog  watchdog
 	harvested map[string]container.Ended // ends of containers while there was no daemon
 	ready     atomic.Bool
 }
@@ -138,7 +139,7 @@ func (d *Daemon) openPods(bootID string) {
 	d.pods = sandbox.New(sandbox.Config{
 		Networks: d.nets.drivers(),
 		Choose:   d.nets.choose,
-		Pinner:   pinner{dir: d.cfg.Network.NetnsDir},
+		Pinner:   newPinner(d.cfg.Network.NetnsDir),
 		Files:    d.podFiles(),
 		Engine:   inits{engine: d.engine, systemd: d.SystemdCgroup()},
 		Store:    d.feed.Pods(d.store),
