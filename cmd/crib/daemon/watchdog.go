@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/crib-runtime/crib/network/look"
 	"github.com/crib-runtime/crib/network/ops"
 )
 
@@ -30,8 +32,39 @@ type trouble struct{ reason, message string }
 // watchdog looks for operations that are stuck, and keeps what it found for Status,
 // which must not wait.
 type watchdog struct {
-	mu  sync.Mutex // guards now
-	now trouble
+	mu     sync.Mutex // guards all below
+	now    trouble
+	asking time.Time // since when the lock of links is waited for; zero if it is not
+}
+
+// ask waits for the kernel's lock of links on a goroutine of its own, unless one still
+// does: a kernel that hangs keeps one thread. Nobody can end it, so nobody waits for it.
+func (w *watchdog) ask(rtnl func() (time.Duration, error), observe func(time.Duration)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.asking.IsZero() {
+		return
+	}
+	w.asking = time.Now()
+	go func() {
+		took, err := rtnl()
+		if err == nil {
+			observe(took)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.asking = time.Time{}
+	}()
+}
+
+// locked tells of a lock of links that cannot be had.
+func (w *watchdog) locked() trouble {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.asking.IsZero() || time.Since(w.asking) < kernelLimit {
+		return trouble{}
+	}
+	return trouble{"KernelStuck", fmt.Sprintf("the kernel's lock of links cannot be had for %s", time.Since(w.asking).Round(time.Second))}
 }
 
 func (w *watchdog) get() trouble {
@@ -64,21 +97,30 @@ func (d *Daemon) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			d.watchdog.ask(look.RTNL, d.metrics.RTNL)
 			plugins := slices.Contains(d.nets.choose(), driverCNI)
 			found := stuck(d.inFlight.List(), limits(plugins, d.cfg.Network.CNI.Timeout))
-			if found.reason != "" {
-				found.message += asleep("/proc/self/task")
+			if found.reason != "KernelStuck" {
+				found = cmp.Or(d.watchdog.locked(), found)
 			}
-			if !d.watchdog.set(found) {
-				continue
-			}
-			if found.reason == "" {
-				d.log.Info("operations go on", "event", "Unstuck")
-			} else {
-				d.log.Error("operations are stuck", "event", found.reason, "cause", found.message)
-			}
+			d.tell(found)
 		}
 	}
+}
+
+// tell keeps what was found, and logs it if it is another reason than before.
+func (d *Daemon) tell(found trouble) {
+	if found.reason != "" {
+		found.message += asleep("/proc/self/task")
+	}
+	if !d.watchdog.set(found) {
+		return
+	}
+	if found.reason == "" {
+		d.log.Info("operations go on", "event", "Unstuck")
+		return
+	}
+	d.log.Error("operations are stuck", "event", found.reason, "cause", found.message)
 }
 
 // limit is how long a stage may take, and the reason after that.

@@ -118,3 +118,28 @@ func TestAKernelThatHangsKeepsFewThreads(t *testing.T) {
 		}
 	})
 }
+
+func TestALockOfLinksThatIsNeverHadIsToldAndAskedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w watchdog
+		var asked, observed atomic.Int32
+		release := make(chan struct{})
+		rtnl := func() (time.Duration, error) {
+			asked.Add(1)
+			<-release
+			return time.Second, nil
+		}
+		for range 10 {
+			w.ask(rtnl, func(time.Duration) { observed.Add(1) })
+			time.Sleep(watchEvery)
+		}
+		if got := w.locked(); got.reason != "KernelStuck" || !strings.Contains(got.message, "for 50s") || asked.Load() != 1 {
+			t.Errorf("got %+v, asked %d times", got, asked.Load())
+		}
+		close(release)
+		synctest.Wait()
+		if got := w.locked(); got != (trouble{}) || observed.Load() != 1 {
+			t.Errorf("afterwards: %+v, observed %d times", got, observed.Load())
+		}
+	})
+}
