@@ -35,6 +35,10 @@ func (s *Service) Status(_ context.Context, req *runtime.StatusRequest) (*runtim
 		// in which its other calls are retried anyway.
 		ready.Reason, ready.Message = "Recovering", "pods of an earlier process are being recovered"
 	}
+	if reason, message := s.cfg.Trouble(); ready.Reason == "" {
+		// True all the same: pods that run are not helped by being evicted.
+		ready.Reason, ready.Message = reason, message
+	}
 	net := s.cfg.Node.NetworkStatus()
 	features := &runtime.RuntimeHandlerFeatures{}
 	features.RecursiveReadOnlyMounts, features.UserNamespaces = s.cfg.Node.MountFeatures()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/crib-runtime/crib/network"
@@ -102,7 +103,7 @@ type Neighbours interface {
 	Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error
 }
 
-// Config is what a [Service] works with. All but Beside is required.
+// Config is what a [Service] works with. All but Beside and Tracer is required.
 type Config struct {
 	Pods       *sandbox.Manager
 	Containers Containers
@@ -114,8 +115,10 @@ type Config struct {
 	Events     *feed.Feed
 	Version    string // of crib, as semver
 	Ready      func() bool
-	Calls      *sync.WaitGroup // of calls that go on after their answer; its owner waits for them
+	Trouble    func() (reason, message string) // of a runtime that is ready; never blocks
+	Calls      *sync.WaitGroup                 // of calls that go on after their answer; its owner waits for them
 	Log        *slog.Logger
+	Tracer     stats.Handler // makes spans of calls; may be nil
 }
 
 // Service implements the runtime and the image service of CRI. It is safe for
@@ -129,12 +132,16 @@ type Service struct {
 // NewServer returns a gRPC server with the service on it, and its neighbours.
 func NewServer(cfg Config) (*grpc.Server, error) {
 	s := &Service{cfg: cfg}
-	server := grpc.NewServer(
+	options := []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxMessage),
-	)
+	}
+	if cfg.Tracer != nil {
+		options = append(options, grpc.StatsHandler(cfg.Tracer))
+	}
+	server := grpc.NewServer(options...)
 	runtime.RegisterRuntimeServiceServer(server, s)
 	runtime.RegisterImageServiceServer(server, s)
 	if cfg.Beside == nil {

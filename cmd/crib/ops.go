@@ -26,6 +26,11 @@ often it was tried, and the last error.`,
 }
 
 func writeOps(w io.Writer, all admin.Ops) error {
+	if all.Reason != "" {
+		if _, err := fmt.Fprintf(w, "%s: %s\n\n", all.Reason, oneLine(all.Message)); err != nil {
+			return err
+		}
+	}
 	err := rows(w, "OPERATION\tOF\tID\tAGE\tSTAGE", all.InFlight, func(op ops.Operation) string {
 		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", op.Verb, op.Subject, short(op.ID), op.Age.Round(time.Millisecond), stageOf(op))
 	})

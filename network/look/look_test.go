@@ -92,3 +92,17 @@ func TestThePathOfAPacketIsThatOfTheTables(t *testing.T) {
 		t.Errorf("without a route: %+v", hop)
 	}
 }
+
+func TestTheLockOfLinksIsHadAndNothingChanges(t *testing.T) {
+	nstest.Lab(t)
+	before, err := look.Host("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took, err := look.RTNL(); err != nil || took <= 0 {
+		t.Errorf("got %s, %v", took, err)
+	}
+	if after, err := look.Host("lo"); err != nil || after.Up != before.Up || after.MTU != before.MTU || after.Alias != before.Alias {
+		t.Errorf("lo is %+v, was %+v, %v", after, before, err)
+	}
+}

@@ -53,6 +53,9 @@ func (c counts) work(out gauges) {
 	}
 	out.send("crib_operations", "Operations in flight.", float64(len(work.InFlight)), nil)
 	out.send("crib_oldest_operation_seconds", "Age of the oldest operation in flight.", oldest, nil)
+	if work.Reason != "" {
+		out.send("crib_stuck", "Whether operations are stuck, and why.", 1, prometheus.Labels{"reason": work.Reason})
+	}
 	owed, since := map[string]int{"pod": 0, "container": 0}, map[string]float64{}
 	for _, debt := range work.Owed {
 		owed[debt.Object]++

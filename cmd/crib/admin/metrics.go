@@ -14,6 +14,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	stages   map[string]*prometheus.HistogramVec // by verb
 	same     map[string]prometheus.Observer      // by "verb stage": what containerd measures, too
+	rtnl     prometheus.Histogram
 }
 
 // NewMetrics returns the metrics of a source, in a registry of their own.
@@ -31,6 +32,12 @@ func NewMetrics(source Source) *Metrics {
 		}, []string{"stage"})
 		m.registry.MustRegister(m.stages[verb])
 	}
+	m.rtnl = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "crib_rtnl_wait_seconds",
+		Help:    "Time until the kernel's lock of links was had, looked at every few seconds.",
+		Buckets: prometheus.ExponentialBuckets(0.00001, 4, 11), // 10 us to 10 s
+	})
+	m.registry.MustRegister(m.rtnl)
 	m.likeContainerd()
 	m.registry.MustRegister(
 		counts{source},
@@ -68,6 +75,9 @@ func (m *Metrics) likeContainerd() {
 		m.same[at] = h
 	}
 }
+
+// RTNL counts one wait for the kernel's lock of links.
+func (m *Metrics) RTNL(took time.Duration) { m.rtnl.Observe(took.Seconds()) }
 
 // Stage counts one stage of an operation. It is safe for concurrent use.
 func (m *Metrics) Stage(verb, stage string, took time.Duration) {

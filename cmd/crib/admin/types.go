@@ -30,8 +30,10 @@ type Container struct {
 
 // Ops is what is being done, and what is still to be done.
 type Ops struct {
-	InFlight []ops.Operation `json:"inFlight"` // the oldest first
-	Owed     []Debt          `json:"owed"`     // what teardowns could not do yet
+	InFlight []ops.Operation `json:"inFlight"`          // the oldest first
+	Owed     []Debt          `json:"owed"`              // what teardowns could not do yet
+	Reason   string          `json:"reason,omitempty"`  // "KernelStuck" and the like, while something is stuck
+	Message  string          `json:"message,omitempty"` // what is stuck, and where
 }
 
 // Debt is what the teardown of a pod or container still owes. It is tried again by

@@ -3,10 +3,12 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -149,6 +151,24 @@ func emptyOr(check func(string) error) func(string) error {
 func isRate(n int) error {
 	if n < 0 {
 		return fmt.Errorf("is %d; want a number of bytes a second, 0 for none", n)
+	}
+	return nil
+}
+
+func isHostPort(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("is %q; want a host and a port, such as \"127.0.0.1:4317\"", text)
+	}
+	return nil
+}
+
+func isPerMillion(n int) error {
+	if n < 0 || n > 1_000_000 {
+		return fmt.Errorf("is %d; want 0 to 1000000, of a million calls", n)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ type Config struct {
 	Engine  Engine
 	Images  Images
 	Sandbox Sandbox
+	Tracing Tracing
 }
 
 // Log says what is logged to standard error.
@@ -73,6 +74,12 @@ type Images struct {
 type Sandbox struct {
 	Process      string // "auto", "always" or "never"
 	CgroupDriver string // "auto", "systemd" or "cgroupfs"
+}
+
+// Tracing says where spans of OpenTelemetry go.
+type Tracing struct {
+	Endpoint string // of the collector, host:port, by OTLP over gRPC; "": nowhere
+	Sampling int    // how many of a million calls are traced that the kubelet does not trace
 }
 
 // Default returns the configuration without any file.

@@ -80,6 +80,9 @@ pull_min_rate = 7
 [sandbox]
 process = "never"
 cgroup_driver = "systemd"
+[tracing]
+endpoint = "localhost:4317"
+sampling = 5
 `}))
 	want := config.Config{
 		Version: 1, Root: "/r", State: "/s", Listen: "/l.sock", Group: "wheel",
@@ -93,6 +96,7 @@ cgroup_driver = "systemd"
 		Engine:  config.Engine{Address: "/containerd.sock", Shim: "/shim", Init: "/init", OCIRuntime: "crun"},
 		Images:  config.Images{CertsDirs: []string{"/certs"}, PullIdle: time.Minute, PullMinRate: 7},
 		Sandbox: config.Sandbox{Process: "never", CgroupDriver: "systemd"},
+		Tracing: config.Tracing{Endpoint: "localhost:4317", Sampling: 5},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
@@ -341,6 +345,8 @@ func TestImpossibleValuesAreExplained(t *testing.T) {
 		"version = 1\nlisten = \"/var/run/a\"\nengine.address = \"/run/a\"":             "F:3: engine.address: is the same as listen; want the socket of another process",
 		"version = 1\nsandbox.process = \"maybe\"":                                      `F:2: sandbox.process: is "maybe"; want one of auto, always, never`,
 		"version = 1\nsandbox.cgroup_driver = \"x\"":                                    `F:2: sandbox.cgroup_driver: is "x"; want one of auto, systemd, cgroupfs`,
+		"version = 1\ntracing.endpoint = \"http://localhost\"":                          `F:2: tracing.endpoint: is "http://localhost"; want a host and a port, such as "127.0.0.1:4317"`,
+		"version = 1\ntracing.sampling = 2000000":                                       "F:2: tracing.sampling: is 2000000; want 0 to 1000000, of a million calls",
 		"version = 1\nfoo = 1\nlog.level = 1\nnetwork.mtu = 1": "F:2: foo: unknown key; `crib config default` shows all there are\n" +
 			"F:3: log.level: is a whole number; want a string in quotes\n" +
 			"F:4: network.mtu: is 1; want 576 to 65535, or 0 for that of the uplink",

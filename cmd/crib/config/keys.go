@@ -44,6 +44,8 @@ func keys() []key {
 		define("images.pull_min_rate", func(c *Config) *int { return &c.Images.PullMinRate }, integer(), isRate),
 		define("sandbox.process", func(c *Config) *string { return &c.Sandbox.Process }, text(), oneOf("auto", "always", "never")),
 		define("sandbox.cgroup_driver", func(c *Config) *string { return &c.Sandbox.CgroupDriver }, text(), oneOf("auto", "systemd", "cgroupfs")),
+		define("tracing.endpoint", func(c *Config) *string { return &c.Tracing.Endpoint }, text(), emptyOr(isHostPort)),
+		define("tracing.sampling", func(c *Config) *int { return &c.Tracing.Sampling }, integer(), isPerMillion),
 	}
 }
 

@@ -2,33 +2,11 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 
-	"github.com/crib-runtime/crib/network/netns"
 	"github.com/crib-runtime/crib/sandbox"
 	"github.com/crib-runtime/crib/sandbox/engine"
 )
-
-// pinner is network/netns as package sandbox wants it.
-type pinner struct{ dir string }
-
-func (pinner) Create(ctx context.Context, spec netns.Spec) (netns.Pins, error) {
-	return netns.Create(ctx, spec)
-}
-func (pinner) Remove(pins netns.Pins) error { return netns.Remove(pins) }
-func (pinner) Alive(pins netns.Pins) bool   { return netns.Alive(pins) }
-
-func (p pinner) Sweep(keep func(name string) bool) error {
-	names, err := netns.List(p.dir)
-	errs := []error{err}
-	for _, name := range names {
-		if !keep(name) {
-			errs = append(errs, netns.Remove(netns.Pins{Net: netns.Pin{Path: filepath.Join(p.dir, name)}}))
-		}
-	}
-	return errors.Join(errs...)
-}
 
 // inits is sandbox/engine as package sandbox wants it.
 type inits struct {

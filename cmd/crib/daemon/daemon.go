@@ -16,6 +16,7 @@ import (
 	"github.com/crib-runtime/crib/cmd/crib/config"
 	"github.com/crib-runtime/crib/cmd/crib/events"
 	"github.com/crib-runtime/crib/cmd/crib/host"
+	"github.com/crib-runtime/crib/cmd/crib/tracing"
 	"github.com/crib-runtime/crib/network/counters"
 	"github.com/crib-runtime/crib/network/netns"
 	"github.com/crib-runtime/crib/network/ops"
@@ -36,6 +37,7 @@ type Daemon struct {
 	metrics   *admin.Metrics
 	inFlight  ops.Table
 	events    events.Hub
+	watchdog  watchdog
 	harvested map[string]container.Ended // ends of containers while there was no daemon
 	ready     atomic.Bool
 }
@@ -50,6 +52,7 @@ type parts struct {
 	containers *container.Manager
 	meter      *usage.Meter
 	feed       *feed.Feed // of CRI; events are for people
+	tracing    *tracing.Tracing
 }
 
 // setup is what a daemon is opened with.
@@ -108,12 +111,27 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	}
 	bootID := strings.TrimSpace(string(boot))
 	d.feed = feed.New(d.log.With("part", "events"))
-	d.metrics = admin.NewMetrics(d)
-	d.inFlight.Observe = d.metrics.Stage
+	if err := d.observe(ctx); err != nil {
+		return err
+	}
 	d.openPods(bootID)
 	d.openContainers(bootID)
 	d.openMeter()
 	return nil
+}
+
+// observe has operations measured and traced.
+func (d *Daemon) observe(ctx context.Context) (err error) {
+	d.metrics = admin.NewMetrics(d)
+	d.inFlight.Observe = d.metrics.Stage
+	cfg := d.cfg.Tracing
+	if cfg.Endpoint == "" {
+		return nil
+	}
+	if d.tracing, err = tracing.Open(ctx, cfg.Endpoint, cfg.Sampling, d.version); err == nil {
+		d.inFlight.Span = d.tracing.Span
+	}
+	return err
 }
 
 // openPods makes the life of pods.
@@ -121,7 +139,7 @@ func (d *Daemon) openPods(bootID string) {
 	d.pods = sandbox.New(sandbox.Config{
 		Networks: d.nets.drivers(),
 		Choose:   d.nets.choose,
-		Pinner:   pinner{dir: d.cfg.Network.NetnsDir},
+		Pinner:   newPinner(d.cfg.Network.NetnsDir),
 		Files:    d.podFiles(),
 		Engine:   inits{engine: d.engine, systemd: d.SystemdCgroup()},
 		Store:    d.feed.Pods(d.store),
@@ -226,6 +244,9 @@ func (d *Daemon) Close() error {
 	}
 	if d.store != nil {
 		errs = append(errs, d.store.Close())
+	}
+	if d.tracing != nil {
+		errs = append(errs, d.tracing.Close())
 	}
 	if d.lock != nil {
 		errs = append(errs, d.lock.Close())

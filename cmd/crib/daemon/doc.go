@@ -16,6 +16,12 @@
 //	ready          sd_notify, all calls answer
 //	loops          owed teardowns, sweeps, conflist watch, syncing of records
 //
+// # Watchdog
+//
+// Operations whose stages take longer than kernel, plugins or engine ever should are
+// named in Status, in the log once, and on /metrics. Calls that may hang in the kernel
+// have a bounded number of threads.
+//
 // # Crashes
 //
 // Locks go with the process; a socket at which nobody answers is replaced.
@@ -26,7 +32,11 @@
 //     which a second daemon or a reset with another --root, and the state of the
 //     first by default, took sockets and pods from a daemon that ran.
 //
-//  2. Modules are loaded here, once, at the start, by modprobe. Context: the kernel
+//  2. A stuck kernel does not make the runtime not ready. Context: pods that run are
+//     not helped by being evicted, and eviction needs the kernel, too. Consequence:
+//     the reason is in Status, with the condition true.
+//
+//  3. Modules are loaded here, once, at the start, by modprobe. Context: the kernel
 //     loads most of them when they are used, where it is allowed to, and
 //     br_netfilter never. Rejected: refusing a kernel whose modules are not found,
 //     which may have them built in; what does not work then says so and names them.

@@ -95,6 +95,7 @@ func (d *Daemon) Containers() []admin.Container {
 // Ops implements admin.Source.
 func (d *Daemon) Ops() admin.Ops {
 	all := admin.Ops{InFlight: d.inFlight.List(), Owed: []admin.Debt{}}
+	all.Reason, all.Message = d.Trouble()
 	for _, debt := range d.pods.Debts() {
 		all.Owed = append(all.Owed, admin.Debt{
 			Object: "pod", Name: debt.Pod.Spec.Key.String(), ID: debt.Pod.ID,

@@ -66,7 +66,10 @@ func (d *Daemon) Serve(ctx context.Context) (err error) {
 func (d *Daemon) newServer(ctx context.Context, streams cri.Streams, calls *sync.WaitGroup) (*grpc.Server, error) {
 	cfg := cri.Config{
 		Pods: d.pods, Containers: lives{d.containers, d.pods, d.engine}, Images: d.engine, Streams: streams,
-		Node: d, Usage: d.meter, Events: d.feed, Version: d.version, Ready: d.ready.Load, Calls: calls, Log: d.log.With("part", "cri"),
+		Node: d, Usage: d.meter, Events: d.feed, Version: d.version, Ready: d.ready.Load, Trouble: d.Trouble, Calls: calls, Log: d.log.With("part", "cri"),
+	}
+	if d.tracing != nil {
+		cfg.Tracer = d.tracing.Handler()
 	}
 	if d.cfg.Engine.ServedAt(d.cfg.Listen) {
 		api, err := d.engine.API(ctx)
@@ -96,6 +99,7 @@ func (d *Daemon) work(ctx context.Context) error {
 	group.Go(func() error { return d.pods.Serve(ctx) })
 	group.Go(func() error { return d.containers.Serve(ctx) })
 	group.Go(func() error { return d.nets.serve(ctx) })
+	group.Go(func() error { return d.watch(ctx) })
 	group.Go(func() error { return d.syncRecords(ctx) })
 	return group.Wait()
 }
