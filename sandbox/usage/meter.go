@@ -154,8 +154,8 @@ func (r *Round) Pod(pod *sandbox.Pod, containers []Container) Pod {
 // isOf tells whether a cgroup was made for one pod alone: kubelets name it after the
 // UID, in which systemd has underscores.
 func isOf(pod *sandbox.Pod, dir string) bool {
-	uid, name := pod.Spec.UID, filepath.Base(dir)
-	return uid != "" && (strings.Contains(name, uid) || strings.Contains(name, strings.ReplaceAll(uid, "-", "_")))
+	name, uid := strings.TrimSuffix(filepath.Base(dir), ".slice"), "pod"+pod.Spec.UID
+	return uid != "pod" && (strings.HasSuffix(name, uid) || strings.HasSuffix(name, strings.ReplaceAll(uid, "-", "_")))
 }
 
 // linksOf returns the counters of those of a pod's links whose other end is known.

@@ -51,12 +51,12 @@ func pod(parent string) *sandbox.Pod {
 func TestAPodIsItsOwnCgroupOrTheSumOfItsContainers(t *testing.T) {
 	var dumps int
 	m, dir := meter(t, &dumps)
-	for _, parent := range []string{"shared", "pod1-2", "kubepods-pod1_2.slice"} {
+	for _, parent := range []string{"shared", "of1-2others", "pod1-2", "kubepods-pod1_2.slice"} {
 		for id, usage := range map[string]string{"": "100", "a": "10", "b": "20"} {
 			write(t, filepath.Join(dir, "memory", parent, id), "memory.usage_in_bytes", usage)
 		}
 	}
-	for parent, want := range map[string]uint64{"shared": 30, "pod1-2": 100, "kubepods-pod1_2.slice": 100} {
+	for parent, want := range map[string]uint64{"shared": 30, "of1-2others": 30, "pod1-2": 100, "kubepods-pod1_2.slice": 100} {
 		round := m.Round()
 		var used []Container
 		for _, id := range []string{"a", "b"} {
@@ -75,8 +75,8 @@ func TestAPodIsItsOwnCgroupOrTheSumOfItsContainers(t *testing.T) {
 		}
 		round.Pod(pod(parent), nil)
 	}
-	if dumps != 3 {
-		t.Errorf("%d dumps of links for three rounds", dumps)
+	if dumps != 4 {
+		t.Errorf("%d dumps of links for four rounds", dumps)
 	}
 }
 
