@@ -71,7 +71,7 @@ func (j *journal) due(k key, now time.Time) time.Time {
 	return t.last.Add(t.wait())
 }
 
-// note remembers a repair, and that it is to be counted.
+// note remembers a repair, and counts it if it was not in vain.
 func (j *journal) note(k key, r network.Repair) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -83,7 +83,9 @@ func (j *journal) note(k key, r network.Repair) {
 	j.tries[k] = t
 	j.last = append(j.last, r)
 	j.last = slices.Clone(j.last[max(0, len(j.last)-remembered):])
-	j.counts[k.kind]++
+	if r.Error == "" {
+		j.counts[k.kind]++
+	}
 	for old, t := range j.tries { // those of pods that are gone
 		if t.at(r.At).count == 0 {
 			delete(j.tries, old)
@@ -104,13 +106,6 @@ func (j *journal) leave(looked func(kind string) bool, found map[key]network.Fin
 	maps.DeleteFunc(j.open, func(k key, _ network.Finding) bool { return looked(k.kind) })
 	maps.Copy(j.open, found)
 	return news
-}
-
-// forget drops what was found of pods that are gone.
-func (j *journal) forget(object string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	maps.DeleteFunc(j.open, func(k key, _ network.Finding) bool { return k.object == object })
 }
 
 // findings returns what is wrong at present.

@@ -32,13 +32,18 @@ type cidrs struct {
 // attached is what has to be known of a pod to make its link right.
 type attached struct {
 	addrs       []netip.Prefix
-	host, alias string        // of the host's end
-	netns       string        // path of the pin
-	name, mac   string        // of the pod's end
-	live        bool          // Attach has made all of it, and nobody has begun to undo it
-	inode       uint64        // of the namespace, when the pod was attached; 0 if unknown
-	mtu         int           // of the link, when it was first looked at; 0 before
-	busy        chan struct{} // closed when the repair that runs ends; nil without one
+	host, alias string // of the host's end
+	netns       string // path of the pin
+	name, mac   string // of the pod's end
+	seen
+	busy chan struct{} // closed when the repair that runs ends; nil without one
+}
+
+// seen is what a pod was when it was attached.
+type seen struct {
+	live  bool   // Attach has made all of it, and nobody has begun to undo it
+	inode uint64 // of the namespace; 0 if unknown
+	mtu   int    // of the link, when it was first looked at; 0 before
 }
 
 // leaver is a host's end that the kernel is to delete.

@@ -225,9 +225,7 @@ func (p *pass) heldBack(list []deviation) bool {
 			continue
 		}
 		held = true
-		if p.again.IsZero() || due.Before(p.again) {
-			p.again = due
-		}
+		p.comeAgain(due)
 		f := d.finding(p.names)
 		f.Remedy = p.n.journal.undone(k, now)
 		p.left[k] = f
@@ -235,20 +233,29 @@ func (p *pass) heldBack(list []deviation) bool {
 	return held
 }
 
-// note remembers a repair and logs it.
+// note remembers a repair. One that was done is logged; what could not be mended
+// stays a finding, which is logged when it is new.
 func (p *pass) note(d deviation, did string, err error) {
 	k := key{d.kind, d.object}
 	r := network.Repair{Finding: d.finding(p.names), At: time.Now(), Done: did}
-	if err != nil {
-		r.Error = err.Error()
-		p.left[k] = r.Finding
-		if due := r.At.Add(time.Second); p.again.IsZero() || due.Before(p.again) {
-			p.again = due
-		}
+	if err == nil {
+		p.n.journal.note(k, r)
+		p.n.cfg.Log.Warn("repaired the network", "network", p.n.cfg.Name,
+			"kind", r.Kind, "object", r.Object, "finding", r.Text, "done", r.Done)
+		return
 	}
+	r.Done, r.Error = "", err.Error()
 	p.n.journal.note(k, r)
-	p.n.cfg.Log.Warn("repaired the network", "network", p.n.cfg.Name, "kind", r.Kind, "object", r.Object,
-		"finding", r.Text, "done", r.Done, "error", err)
+	r.Remedy = "mending it was in vain: " + r.Error
+	p.left[k] = r.Finding
+	p.comeAgain(r.At.Add(time.Second))
+}
+
+// comeAgain asks for another look.
+func (p *pass) comeAgain(at time.Time) {
+	if p.again.IsZero() || at.Before(p.again) {
+		p.again = at
+	}
 }
 
 // errNothing says that there was nothing to do any more.
@@ -278,7 +285,7 @@ func (p *pass) mendPod(ctx context.Context, id string) (did string, err error) {
 	did = "made the pod's link right"
 	if pod.inode != 0 && netns.Check(pin) != nil {
 		if err := netns.Heal(pin); err != nil {
-			return "the namespace was not found, so that the pod counts as dead", err
+			return "", fmt.Errorf("finding the namespace, without which the pod counts as dead: %w", err)
 		}
 		did = "pinned the pod's namespace again"
 	}
@@ -359,7 +366,7 @@ func (p *pass) mendTable(ctx context.Context) error {
 func (n *Network) Findings() []network.Finding { return n.journal.findings() }
 
 // Repairs returns the last hundred repairs, the newest last, and how many there
-// were of each kind since the start.
+// were of each kind since the start, less those in vain.
 func (n *Network) Repairs() (last []network.Repair, counts map[string]uint64) {
 	return n.journal.repairs()
 }

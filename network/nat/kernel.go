@@ -31,6 +31,7 @@ type kernel struct {
 	conn   *nftables.Conn
 	socket *netlink.Conn  // of conn
 	built  string         // what rules read after the last rebuild
+	stale  bool           // the kernel may not hold what memory holds
 	port   *atomic.Uint32 // of the socket: who made a change, as notifications tell it
 }
 

@@ -32,9 +32,8 @@ type Config struct {
 // gives up when ctx ends before its turn; once begun it ends within ten seconds.
 type Table struct {
 	log    *slog.Logger
-	turn   chan struct{} // holds one token; who has taken it may use kernel and stale
+	turn   chan struct{} // holds one token; who has taken it may use kernel
 	kernel kernel
-	stale  bool // the kernel may not hold what memory holds
 	last   culprit
 
 	mu       sync.Mutex // guards what follows; never held while the kernel works
@@ -63,8 +62,7 @@ func Open(cfg Config) (*Table, error) {
 	t := &Table{
 		log:      cfg.Log,
 		turn:     make(chan struct{}, 1),
-		kernel:   kernel{schema: newSchema(cfg.Table, cfg.Bridge), port: &atomic.Uint32{}},
-		stale:    true,
+		kernel:   kernel{schema: newSchema(cfg.Table, cfg.Bridge), stale: true, port: &atomic.Uint32{}},
 		book:     newBook(),
 		networks: networkElements(nil, nil),
 	}
@@ -253,7 +251,7 @@ func (t *Table) Delete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	return t.speak(ctx, func() error {
-		t.stale = true
+		t.kernel.stale = true
 		if err := t.kernel.erase(); err != nil {
 			return fmt.Errorf("delete table %q of nftables: %w", t.kernel.schema.table.Name, err)
 		}

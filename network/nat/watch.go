@@ -56,8 +56,7 @@ func (t *Table) Watch(ctx context.Context, changed func()) error {
 	if err := errors.Join(conn.SetReadBuffer(buffer), conn.JoinGroup(unix.NFNLGRP_NFTABLES)); err != nil {
 		return fmt.Errorf("listen to nf_tables: %w", err)
 	}
-	touched := false
-	for {
+	for touched := false; ; {
 		messages, err := conn.Receive()
 		switch {
 		case ctx.Err() != nil:
@@ -69,17 +68,22 @@ func (t *Table) Watch(ctx context.Context, changed func()) error {
 			return fmt.Errorf("listen to nf_tables: %w", err)
 		}
 		for _, m := range messages {
-			if generation(m) {
-				if touched {
-					t.last.put(author(m))
-					changed()
-				}
-				touched = false
-				continue
-			}
-			touched = touched || t.touches(m)
+			touched = t.heed(m, touched, changed)
 		}
 	}
+}
+
+// heed takes one message, and returns whether the transaction that it is part of
+// concerns the table.
+func (t *Table) heed(m netlink.Message, touched bool, changed func()) bool {
+	if !generation(m) {
+		return touched || t.touches(m)
+	}
+	if touched {
+		t.last.put(author(m))
+		changed()
+	}
+	return false
 }
 
 // generation reports whether the message ends a transaction.

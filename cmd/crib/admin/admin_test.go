@@ -40,7 +40,7 @@ func (source) Networks() []admin.Network {
 	return []admin.Network{
 		{Name: "crib", Driver: "bridge", Used: true, Status: network.Status{Ready: true}, Ranges: []admin.Range{{
 			CIDR: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Used: 1, Free: 252,
-		}}},
+		}}, Repaired: map[string]uint64{"link": 3}, Findings: []network.Finding{{Kind: "bridge", Object: "crib0", Text: "down"}}},
 		{Name: "crib", Driver: "cni", Status: network.Status{Reason: "NoConflist", Message: "there is none"}},
 	}
 }
@@ -145,6 +145,8 @@ func TestMetricsParseAndCount(t *testing.T) {
 		`crib_network_ready{driver="bridge",network="crib"} 1`,
 		`crib_network_ready{driver="cni",network="crib"} 0`,
 		`crib_addresses{cidr="10.0.0.0/24",driver="bridge",network="crib",state="free"} 252`,
+		`crib_repairs_total{kind="link",network="crib"} 3`,
+		`crib_network_findings{kind="bridge",network="crib"} 1`,
 		`crib_pod_stage_seconds_count{stage="total"} 1`,
 	} {
 		if !strings.Contains(body, want+"\n") {

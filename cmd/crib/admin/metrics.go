@@ -27,6 +27,7 @@ func NewMetrics(source Source) *Metrics {
 	m.registry.MustRegister(
 		m.stages,
 		counts{source},
+		repairs{source},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

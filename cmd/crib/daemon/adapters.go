@@ -20,7 +20,10 @@ func (pinner) Create(ctx context.Context, spec netns.Spec) (netns.Pins, error) {
 	return netns.Create(ctx, spec)
 }
 func (pinner) Remove(pins netns.Pins) error { return netns.Remove(pins) }
-func (pinner) Alive(pins netns.Pins) bool   { return netns.Alive(pins) }
+
+// Alive mends pins that somebody unmounted, as long as a process is in the
+// namespace.
+func (pinner) Alive(pins netns.Pins) bool { return netns.Alive(pins) || netns.Heal(pins) == nil }
 
 func (p pinner) Sweep(keep func(name string) bool) error {
 	names, err := netns.List(p.dir)
