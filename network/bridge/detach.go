@@ -54,7 +54,7 @@ func (n *Network) detach(ctx context.Context, pod network.Pod, att network.Attac
 	}
 	n.addrs.Release(pod.ID)
 	if n.mem.remove(pod.ID, host, left) {
-		n.alarm.ring(scope{host: true, table: true}) // a former range may have lost its last pod
+		n.alarm.ring(scope{ranges: true})
 	}
 	return nil
 }

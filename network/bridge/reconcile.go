@@ -18,6 +18,7 @@ type scope struct {
 	host, table, pins, files bool
 	insides                  map[int]bool // pods by the host's number of their namespace
 	all                      bool         // everything
+	ranges                   bool         // the last pod of a former range is gone
 }
 
 // everything is the scope of a full look.
@@ -26,7 +27,7 @@ func everything() scope { return scope{host: true, table: true, pins: true, file
 // add makes the scope wider.
 func (s *scope) add(o scope) {
 	s.host, s.table, s.pins = s.host || o.host, s.table || o.table, s.pins || o.pins
-	s.files, s.all = s.files || o.files, s.all || o.all
+	s.files, s.all, s.ranges = s.files || o.files, s.all || o.all, s.ranges || o.ranges
 	if len(o.insides) > 0 && s.insides == nil {
 		s.insides = map[int]bool{}
 	}

@@ -102,7 +102,12 @@ func waited(ctx context.Context, d time.Duration) bool {
 
 // pass is one look, with what belongs to it. It returns when to come again.
 func (n *Network) pass(ctx context.Context, s scope) (again time.Time) {
+	var rangesErr error
+	if s.ranges {
+		rangesErr = n.apply(ctx)
+	}
 	again, err := n.reconcile(ctx, s)
+	err = errors.Join(rangesErr, err)
 	if ctx.Err() == nil && n.mem.isNews(err) {
 		n.cfg.Log.Warn("repairing network", "network", n.cfg.Name, "error", err)
 	}
