@@ -82,6 +82,22 @@ func (d *Dir) claimLocked(want Entry) error {
 	return fmt.Errorf("it is reserved for container %q, interface %q: %w", got.ID, got.Interface, errdefs.ErrAlreadyExists)
 }
 
+// Replace makes the reservation that of the container, whoever has it: for an
+// address that the container is known to use.
+func (d *Dir) Replace(addr netip.Addr, id, ifname string) error {
+	want := Entry{Addr: addr.Unmap(), ID: id, Interface: ifname}
+	return d.locked(func() error {
+		err := os.Remove(d.file(want.Addr))
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			err = d.create(want)
+		}
+		if err != nil {
+			return fmt.Errorf("reserve address %v in %s for who uses it: %w", want.Addr, d.path, err)
+		}
+		return nil
+	})
+}
+
 // create makes the file of an entry, or no file.
 func (d *Dir) create(e Entry) error {
 	f, err := os.OpenFile(d.file(e.Addr), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

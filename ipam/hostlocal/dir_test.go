@@ -273,3 +273,19 @@ func BenchmarkClaimAndRelease(b *testing.B) {
 		}
 	}
 }
+
+func TestReplaceTakesTheReservationFromWhoeverHasIt(t *testing.T) {
+	d := open(t)
+	for _, before := range []string{"", "pod2\r\neth0", "none"} {
+		if before != "none" {
+			write(t, d, v4.String(), before)
+		}
+		if err := d.Replace(v4, "pod1", "eth0"); err != nil {
+			t.Error(err)
+		}
+		wantEntries(t, d, Entry{v4, "pod1", "eth0"})
+		if err := d.Release(v4, "pod1"); err != nil {
+			t.Error(err)
+		}
+	}
+}

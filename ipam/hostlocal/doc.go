@@ -12,7 +12,7 @@
 //
 // # Invariants
 //
-//   - A file of another's is neither changed nor removed.
+//   - A file of another's is neither changed nor removed, but by Replace.
 //   - The flock is held only within a call, and waited for a few seconds at
 //     most: a host-local binary waits for it without limit.
 //   - Nothing but the files above is ever in the directory by our doing.

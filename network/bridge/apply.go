@@ -17,18 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// repairTime is the time between two looks at the bridge and the rules.
-const repairTime = 4 * time.Second
-
 // apply makes the bridge, the sysctls and the firewall match what is in memory;
 // it is idempotent. The result goes into Status.
 func (n *Network) apply(ctx context.Context) error {
-	select {
-	case n.applying <- struct{}{}:
-		defer func() { <-n.applying }()
-	case <-ctx.Done():
-		return fmt.Errorf("applying network %s: %w", n.cfg.Name, ctx.Err())
+	if err := n.turn(ctx); err != nil {
+		return err
 	}
+	defer func() { <-n.turns.applying }()
 	subnets := n.mem.subnets(ipv6Available())
 	if len(subnets) == 0 || !n.mem.isRestored() {
 		return nil
@@ -305,31 +300,4 @@ func (n *Network) deleteBridge() error {
 		return fmt.Errorf("deleting bridge %s: %w", n.cfg.Link, err)
 	}
 	return nil
-}
-
-// repairing applies again and again, and when it is woken, until ctx ends.
-func (n *Network) repairing(ctx context.Context) {
-	tick := time.NewTicker(repairTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-n.wake:
-		}
-		err := n.apply(ctx)
-		if ctx.Err() == nil && n.mem.isNews(err) {
-			n.cfg.Log.Warn("repairing network", "network", n.cfg.Name, "error", err)
-		}
-		n.allowFreed()
-	}
-}
-
-// poke wakes repairing.
-func (n *Network) poke() {
-	select {
-	case n.wake <- struct{}{}:
-	default: // it is awake already
-	}
 }

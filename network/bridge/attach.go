@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 
 	"github.com/containerd/errdefs"
@@ -49,20 +48,26 @@ func (c claim) att() *network.Attachment { return &c.atts[c.i] }
 
 // attach makes one attachment.
 func (n *Network) attach(ctx context.Context, pod network.Pod, c claim) error {
+	if err := n.mem.seize(ctx, pod.ID); err != nil {
+		return err
+	}
 	if err := n.addrs.Claim(pod.ID, hosts(c.att().Addresses)); err != nil {
 		return err
 	}
 	if err := n.claimFiles(pod, c); err != nil {
 		return err
 	}
-	n.mem.add(pod.ID, *c.att(), alias(pod))
+	n.mem.add(pod, *c.att())
 	if err := n.ensureLink(ctx, pod, *c.att()); err != nil {
 		return err
 	}
-	if !hasPorts(pod, *c.att()) {
-		return nil
+	if hasPorts(pod, *c.att()) {
+		if err := n.firewall.Publish(ctx, pod.ID); err != nil {
+			return err
+		}
 	}
-	return n.firewall.Publish(ctx, pod.ID)
+	n.mem.settle(pod.ID, inodeOf(pod.Netns))
+	return nil
 }
 
 // claimFiles reserves the addresses in the directory. One that is another's is
@@ -98,8 +103,8 @@ func (n *Network) claimFiles(pod network.Pod, c claim) error {
 // ensureLink makes the pod's link, and the bridge before if it is not there.
 func (n *Network) ensureLink(ctx context.Context, pod network.Pod, att network.Attachment) error {
 	select {
-	case n.links <- struct{}{}:
-		defer func() { <-n.links }()
+	case n.turns.links <- struct{}{}:
+		defer func() { <-n.turns.links }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -127,14 +132,10 @@ func (n *Network) link(ctx context.Context, pod network.Pod, att network.Attachm
 	if br.index == 0 {
 		return n.freshLink(ctx, pod, att)
 	}
-	mac, err := net.ParseMAC(att.MAC)
-	if err != nil {
-		return link{}, fmt.Errorf("reading attachment: %w: %w", err, errdefs.ErrInvalidArgument)
-	}
-	return link{
-		host: att.HostInterface, alias: alias(pod), bridge: br,
-		netns: pod.Netns, name: att.Interface, mac: mac, addrs: att.Addresses,
-	}, nil
+	return attached{
+		addrs: att.Addresses, host: att.HostInterface, alias: alias(pod),
+		netns: pod.Netns, name: att.Interface, mac: att.MAC,
+	}.link(br)
 }
 
 // freshLink returns the wanted state after another look at the bridge.

@@ -42,8 +42,12 @@ type Firewall interface {
 	HostPorts
 	// SetNetworks says whose addresses are masqueraded, and not to where.
 	SetNetworks(ctx context.Context, pods, noMasquerade []netip.Prefix) error
-	// Ensure makes again what somebody removed.
+	// Check says what is not as it was built.
+	Check(ctx context.Context) ([]network.Finding, error)
+	// Ensure builds it anew if anything is not.
 	Ensure(ctx context.Context) error
+	// Watch tells of changes by others, until ctx ends.
+	Watch(ctx context.Context, changed func()) error
 }
 
 // HostPorts is the part of the firewall that leads host ports to pods.
@@ -67,10 +71,16 @@ type Network struct {
 	firewall Firewall
 	addrs    *ipam.Allocator
 	files    *hostlocal.Dir
-	links    chan struct{} // holds a token for each request that changes links
-	applying chan struct{} // holds a token while apply runs
-	wake     chan struct{} // tells Serve that there is something to apply
+	turns    turns
+	alarm    alarm
+	journal  journal
 	mem      memory
+}
+
+// turns are who may do what at present.
+type turns struct {
+	links    chan struct{} // holds a token for each request that changes links
+	applying chan struct{} // holds a token while the bridge and the rules are changed
 }
 
 // Range is a pod CIDR and how far it is used.
@@ -99,10 +109,10 @@ func Open(cfg Config, firewall Firewall) (*Network, error) {
 	}
 	return &Network{
 		cfg: cfg, firewall: firewall, addrs: ipam.New(), files: files,
-		links:    make(chan struct{}, maxLinks),
-		applying: make(chan struct{}, 1),
-		wake:     make(chan struct{}, 1),
-		mem:      newMemory(),
+		turns:   turns{links: make(chan struct{}, maxLinks), applying: make(chan struct{}, 1)},
+		alarm:   newAlarm(),
+		journal: newJournal(),
+		mem:     newMemory(),
 	}, nil
 }
 
@@ -155,8 +165,13 @@ func (n *Network) Ranges() []Range {
 // but still held, until ctx ends and its goroutines have ended.
 func (n *Network) Serve(ctx context.Context) error {
 	var all sync.WaitGroup
-	all.Go(func() { n.repairing(ctx) })
+	all.Go(func() { n.reconciling(ctx) })
 	all.Go(func() { n.sweeping(ctx) })
+	for what, watch := range map[string]func(context.Context) error{
+		"links": n.watchLinks, "pins": n.watchPins, "reservations": n.watchFiles, "rules": n.watchRules,
+	} {
+		all.Go(func() { n.watching(ctx, what, watch) })
+	}
 	all.Wait()
 	return nil
 }

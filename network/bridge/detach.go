@@ -37,6 +37,9 @@ func (n *Network) Detach(ctx context.Context, pod network.Pod, atts []network.At
 
 // detach undoes one attachment.
 func (n *Network) detach(ctx context.Context, pod network.Pod, att network.Attachment) error {
+	if err := n.mem.seize(ctx, pod.ID); err != nil {
+		return err
+	}
 	host := network.HostLinkName(pod.ID, att.Interface) // the record may lack it
 	left, downErr := setDown(host, pod.Netns)
 	var portErr error
@@ -51,7 +54,7 @@ func (n *Network) detach(ctx context.Context, pod network.Pod, att network.Attac
 	}
 	n.addrs.Release(pod.ID)
 	if n.mem.remove(pod.ID, host, left) {
-		n.poke() // a former range may have lost its last pod
+		n.alarm.ring(scope{ranges: true})
 	}
 	return nil
 }
@@ -80,10 +83,6 @@ func setDown(host, netns string) (*leaver, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &leaver{since: time.Now()}
-	var st unix.Stat_t
-	if unix.Stat(netns, &st) == nil {
-		l.netns = st.Ino // for naming who holds it, should it stay
-	}
-	return l, nil
+	// The inode is for naming who holds it, should it stay.
+	return &leaver{since: time.Now(), netns: inodeOf(netns)}, nil
 }

@@ -5,9 +5,10 @@
 // # Promise
 //
 // Attach makes the kernel match a planned attachment, whatever it finds; Detach
-// undoes one whatever is missing, and returns before the kernel has finished. A
-// bridge, an address, a sysctl or a rule that somebody breaks is repaired within
-// seconds. A change of the CIDRs does not disturb the pods of the old ones. What
+// undoes one whatever is missing, and returns before the kernel has finished. What
+// somebody breaks is repaired within seconds: the bridge, its addresses, sysctls,
+// rules, either end of a pod's link, a pod's addresses and routes, the pin of its
+// namespace, its reservation. A change of the CIDRs does not disturb the pods of the old ones. What
 // is not ours is not touched: a foreign bridge is refused, former sysctl values
 // are kept in a file and Reset gives them back.
 //
@@ -15,7 +16,18 @@
 //
 // A [Network] is made from a [Config] and a [Firewall]. Its verbs are those of
 // package network; beside them [Network.SetCIDRs] feeds it, [Network.Serve] runs
-// it and [Network.Ranges] tells its numbers.
+// it, [Network.Ranges] tells its numbers, [Network.Repairs] what was repaired and
+// [Network.Findings] what is wrong and stays so for now.
+//
+// # Repair
+//
+// fact.go is the pure core: what is wanted and what is there are sets of facts (a
+// kind and name of a thing, a property, a value); they are compared, and what
+// differs becomes actions. wanted.go makes the facts from memory, observe.go from
+// the kernel and the directory; reconcile.go does the actions. events.go and
+// watch.go say when: links, addresses, routes and sysctls of forwarding by netlink,
+// in the pods' namespaces too; rules by nf_tables; mounts; the directory. journal.go
+// remembers, and holds back what is undone again and again.
 //
 // # What is where
 //
@@ -50,8 +62,19 @@
 // namespace: deleting by hand waits for RCU, 16 to 32 ms each. What stays longer
 // than two seconds is deleted in groups, and the log names who holds it.
 //
-// 3. Repair looks every four seconds instead of listening for changes. Context:
-// sysctls send no messages, and a lost message must not matter. Rejected: both.
+// 3. Repair listens for changes, looks 200 ms later at what they concern, and at
+// everything every two minutes: some sysctls send no message, and a lost one must
+// not matter. Looks take a twentieth of the time at most. Messages that the start
+// and end of pods bring are no reason to look. Rejected: a look every few seconds,
+// which at hundreds of pods costs more than the pods do.
+//
+// 10. A thing is repaired five times at once, then after 1, 2, 4 … seconds, up to
+// five minutes; ten quiet seconds make up for one repair. Context: another manager
+// that wants it otherwise. Status then says so.
+//
+// 11. A pod may have other addresses, routes and links than ours, and another
+// default route: what it does with its rights is its own business. Its own address
+// and one default route for each family are made again.
 //
 // 4. The link address of the bridge is derived from its first gateway: stable
 // over its ports and over a repair, without a file.

@@ -29,10 +29,21 @@ type cidrs struct {
 	unserved []netip.Prefix // given, but the host has no IPv6
 }
 
-// attached is what has to be known of a pod to make the bridge right for it.
+// attached is what has to be known of a pod to make its link right.
 type attached struct {
 	addrs       []netip.Prefix
 	host, alias string // of the host's end
+	netns       string // path of the pin
+	name, mac   string // of the pod's end
+	seen
+	busy chan struct{} // closed when the repair that runs ends; nil without one
+}
+
+// seen is what a pod was when it was attached.
+type seen struct {
+	live  bool   // Attach has made all of it, and nobody has begun to undo it
+	inode uint64 // of the namespace; 0 if unknown
+	mtu   int    // of the link, when it was first looked at; 0 before
 }
 
 // leaver is a host's end that the kernel is to delete.
@@ -147,11 +158,15 @@ func (m *memory) freed(entries []hostlocal.Entry) []netip.Addr {
 	return free
 }
 
-// add notes a pod, and that the name of its link is wanted again.
-func (m *memory) add(id string, att network.Attachment, alias string) {
+// add notes a pod, and that the name of its link is wanted again. The pod counts
+// as living from settle on.
+func (m *memory) add(pod network.Pod, att network.Attachment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pods[id] = attached{addrs: att.Addresses, host: att.HostInterface, alias: alias}
+	m.pods[pod.ID] = attached{
+		addrs: att.Addresses, host: att.HostInterface, alias: alias(pod),
+		netns: pod.Netns, name: att.Interface, mac: att.MAC, busy: m.pods[pod.ID].busy,
+	}
 	delete(m.leaving, att.HostInterface)
 }
 

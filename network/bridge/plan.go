@@ -30,7 +30,7 @@ func (n *Network) Plan(pod network.Pod, first int) ([]network.Attachment, error)
 		}
 		return nil, fmt.Errorf("planning network %s: %w", n.cfg.Name, err)
 	}
-	n.mem.add(pod.ID, att, alias(pod))
+	n.mem.add(pod, att)
 	return []network.Attachment{att}, nil
 }
 

@@ -59,7 +59,7 @@ func (n *Network) claimHeld(pod network.Pod, att network.Attachment) error {
 	if err := n.addrs.Claim(pod.ID, hosts(att.Addresses)); err != nil {
 		return err
 	}
-	n.mem.add(pod.ID, att, alias(pod))
+	n.mem.add(pod, att)
 	var errs []error
 	for _, addr := range hosts(att.Addresses) {
 		errs = append(errs, n.files.Claim(addr, pod.ID, att.Interface))

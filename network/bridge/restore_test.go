@@ -109,43 +109,6 @@ func TestANewCIDRLeavesThePodsOfTheOldOne(t *testing.T) {
 	}
 }
 
-func TestServeRepairsWhatOthersBreak(t *testing.T) {
-	l := newLab(t, "10.9.0.0/24", "fd09::/64")
-	pod, _ := l.run("one")
-	other, _ := l.run("two")
-	listen(t, pod, ":80")
-	l.serve()
-	for name, damage := range map[string][]string{
-		"bridge down":       {"link", "set", "crib0", "down"},
-		"querier off":       {"link", "set", "crib0", "type", "bridge", "mcast_querier", "0"},
-		"gateways flushed":  {"addr", "flush", "dev", "crib0"},
-		"bridge is deleted": {"link", "del", "crib0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			before := ip(t, network.Pod{}, "-br", "link", "show", "crib0")
-			ip(t, network.Pod{}, damage...)
-			l.n.poke()
-			eventually(t, "it is repaired", func() bool {
-				return l.gateways() == 2 && reaches(network.Pod{}, "10.9.0.2:80") == nil &&
-					reaches(network.Pod{}, "[fd09::2]:80") == nil && reaches(other, "[fd09::2]:80") == nil &&
-					strings.Contains(ip(t, network.Pod{}, "-d", "link", "show", "crib0"), "mcast_querier 1")
-			})
-			if after := ip(t, network.Pod{}, "-br", "link", "show", "crib0"); after != before {
-				t.Errorf("before %s, after %s", before, after)
-			}
-		})
-	}
-}
-
-// gateways counts the addresses of the bridge, if there is one, that are gateways.
-func (l *lab) gateways() int {
-	if !linkThere(l.t, "crib0") {
-		return 0
-	}
-	text := ip(l.t, network.Pod{}, "addr", "show")
-	return strings.Count(text, "10.9.0.1/24") + strings.Count(text, "fd09::1/64")
-}
-
 func TestServeTellsOfTheLastPodOfAnOldRange(t *testing.T) {
 	l := newLab(t, "10.9.0.0/24")
 	old, _ := l.run("old")
@@ -182,7 +145,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestStatusIsNotReadyWhenNothingEverWorked(t *testing.T) {
-	n := &Network{mem: newMemory()}
+	n := &Network{mem: newMemory(), journal: newJournal()}
 	n.mem.setRanges(prefixes("10.9.0.0/24"), nil)
 	n.mem.report(time.Now(), nil, os.ErrInvalid)
 	if s := n.Status(); s.Ready || s.Reason != "NFTUnavailable" {

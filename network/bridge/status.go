@@ -114,6 +114,9 @@ func (n *Network) notes(h health) []string {
 		notes = append(notes, "br_netfilter is not loaded: Services may not answer pods of the same node; "+
 			"`modprobe br_netfilter` loads it or says why not")
 	}
+	for _, f := range n.Findings() {
+		notes = append(notes, strings.TrimSuffix(fmt.Sprintf("%s %s: %s; %s", f.Kind, f.Object, f.Text, f.Remedy), "; "))
+	}
 	for _, r := range n.Ranges() {
 		if r.Free == 0 {
 			notes = append(notes, fmt.Sprintf("range %v is full: %d addresses are used, %d refused; "+

@@ -3,33 +3,40 @@ package nat
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/crib-runtime/crib/network"
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// compare reads the table and says in words in what it first differs from what
-// was built, with these elements. An empty text stands for no difference.
-func (k *kernel) compare(elements []element) (difference string, err error) {
+// compare reads the table and says in what it differs from what was built, with
+// these elements. None stands for no difference.
+func (k *kernel) compare(elements []element) (found []network.Finding, err error) {
 	err = k.with(func(c *nftables.Conn) error {
 		rules, err := k.rules()
 		if errors.Is(err, unix.ENOENT) {
-			difference = "the table or a chain is gone"
+			found = k.finding("", "the table or a chain is gone")
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("read chains: %w", err)
 		}
 		if rules != k.built {
-			difference = "the chains have other rules"
-			return nil
+			found = k.finding("", "the chains have other rules")
 		}
-		difference = k.compareElements(c, elements)
+		found = append(found, k.compareElements(c, elements)...)
 		return nil
 	})
-	return difference, err
+	return found, err
+}
+
+// finding is what is wrong with the table, or with one set of it.
+func (k *kernel) finding(set, text string) []network.Finding {
+	object := strings.TrimSpace("inet " + k.schema.table.Name + " " + set)
+	return []network.Finding{{Kind: "table", Object: object, Text: text}}
 }
 
 // rules returns the table, its chains and rules in the kernel's own words,
@@ -77,28 +84,65 @@ func (k *kernel) ask(text *strings.Builder, kind int, flags netlink.HeaderFlags,
 	return err
 }
 
-func (k *kernel) compareElements(c *nftables.Conn, elements []element) string {
-	want := map[string]map[element]bool{}
+// compareElements says in which sets there are other elements.
+func (k *kernel) compareElements(c *nftables.Conn, elements []element) (found []network.Finding) {
+	want := map[string][]element{}
 	for _, e := range elements {
-		if want[e.set] == nil {
-			want[e.set] = map[element]bool{}
-		}
-		want[e.set][e] = true
+		want[e.set] = append(want[e.set], e)
 	}
 	for _, set := range k.schema.sets {
 		got, err := c.GetSetElements(set)
-		if err != nil || !same(set.Name, got, want[set.Name]) {
-			return fmt.Sprintf("set %s has other elements", set.Name)
+		if err != nil {
+			found = append(found, k.finding(set.Name, "the set is gone")...)
+			continue
+		}
+		var is []element
+		for _, e := range got {
+			is = append(is, element{set: set.Name, key: string(e.Key), value: string(e.Val), end: e.IntervalEnd})
+		}
+		if text := differences(want[set.Name], is); text != "" {
+			found = append(found, k.finding(set.Name, text)...)
 		}
 	}
-	return ""
+	return found
 }
 
-func same(set string, got []nftables.SetElement, want map[element]bool) bool {
-	for _, e := range got {
-		if !want[element{set: set, key: string(e.Key), value: string(e.Val), end: e.IntervalEnd}] {
-			return false
+// named is how many elements a finding names.
+const named = 3
+
+// differences says in nft's language which elements are missing and which are
+// foreign, "" for none.
+func differences(want, is []element) string {
+	missing, foreign := subtract(want, is), subtract(is, want)
+	var parts []string
+	for word, list := range map[string][]element{"missing": missing, "foreign": foreign} {
+		var texts []string
+		for _, e := range list[:min(len(list), named)] {
+			texts = append(texts, e.String())
+		}
+		if more := len(list) - named; more > 0 {
+			texts = append(texts, fmt.Sprint(more, " more"))
+		}
+		if len(texts) > 0 {
+			parts = append(parts, word+": "+strings.Join(texts, ", "))
 		}
 	}
-	return len(got) == len(want)
+	slices.Sort(parts)
+	return strings.Join(parts, "; ")
+}
+
+// subtract returns what is in a and not in b, in order.
+func subtract(a, b []element) []element {
+	there := map[element]bool{}
+	for _, e := range b {
+		there[e] = true
+	}
+	var out []element
+	for _, e := range a {
+		if !there[e] {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b element) int { return strings.Compare(a.key+a.value, b.key+b.value) })
+	return out
 }

@@ -18,8 +18,8 @@
 //	Publish    into the kernel; UDP flows that lead elsewhere are forgotten
 //	Unpublish  out of the kernel and out of memory
 //
-// At start come [Table.SetNetworks] and [Table.Restore], and [Table.Ensure] every
-// few seconds.
+// At start come [Table.SetNetworks] and [Table.Restore]. [Table.Watch] tells of
+// changes by others, [Table.Check] what they are, [Table.Ensure] undoes them.
 //
 // # The table
 //
@@ -73,5 +73,5 @@
 // 6. An ordinary table, not one with the flags owner and persist. Context: those
 // survive `nft flush ruleset`. Rejected for now: the library cannot set them,
 // the kernel is new that can, and no person could edit the table in an emergency.
-// Consequence: after a flush host ports are gone until the next Ensure.
+// Consequence: after a flush host ports are gone until Ensure, a fifth of a second.
 package nat

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/nftables"
@@ -28,8 +29,10 @@ const (
 type kernel struct {
 	schema schema
 	conn   *nftables.Conn
-	socket *netlink.Conn // of conn
-	built  string        // what rules read after the last rebuild
+	socket *netlink.Conn  // of conn
+	built  string         // what rules read after the last rebuild
+	stale  bool           // the kernel may not hold what memory holds
+	port   *atomic.Uint32 // of the socket: who made a change, as notifications tell it
 }
 
 // dial connects unless there is a connection.
@@ -39,6 +42,9 @@ func (k *kernel) dial() error {
 	}
 	conn, err := nftables.New(nftables.AsLasting(), nftables.WithSockOptions(func(c *netlink.Conn) error {
 		k.socket = c
+		if err := k.notePort(c); err != nil {
+			return err
+		}
 		return errors.Join(c.SetReadBuffer(buffer), c.SetWriteBuffer(buffer))
 	}))
 	if err != nil {
@@ -46,6 +52,22 @@ func (k *kernel) dial() error {
 	}
 	k.conn = conn
 	return nil
+}
+
+// notePort notes the port of the socket, which our changes bear.
+func (k *kernel) notePort(c *netlink.Conn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var nameErr error
+	err = raw.Control(func(fd uintptr) {
+		var name unix.Sockaddr
+		if name, nameErr = unix.Getsockname(int(fd)); nameErr == nil {
+			k.port.Store(name.(*unix.SockaddrNetlink).Pid)
+		}
+	})
+	return errors.Join(err, nameErr)
 }
 
 // hangUp closes the connection. After an error answers may still be on the way,

@@ -9,7 +9,7 @@ import (
 // makes the table anew: whatever is wrong with it, memory already holds the
 // result. The caller has the turn.
 func (t *Table) change(del, add []element) error {
-	if !t.stale {
+	if !t.kernel.stale {
 		err := t.kernel.change(del, add)
 		if err == nil {
 			t.judge(nil)
@@ -37,7 +37,7 @@ func (t *Table) rebuild() error {
 
 // judge notes the outcome of the last look at the kernel.
 func (t *Table) judge(err error) {
-	t.stale = err != nil
+	t.kernel.stale = err != nil
 	t.mu.Lock()
 	t.verdict = err
 	t.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -31,9 +32,9 @@ type Config struct {
 // gives up when ctx ends before its turn; once begun it ends within ten seconds.
 type Table struct {
 	log    *slog.Logger
-	turn   chan struct{} // holds one token; who has taken it may use kernel and stale
+	turn   chan struct{} // holds one token; who has taken it may use kernel
 	kernel kernel
-	stale  bool // the kernel may not hold what memory holds
+	last   culprit
 
 	mu       sync.Mutex // guards what follows; never held while the kernel works
 	book     *book
@@ -53,7 +54,7 @@ func Open(cfg Config) (*Table, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	trial := kernel{schema: newSchema(cfg.Table+"-probe", cfg.Bridge)}
+	trial := kernel{schema: newSchema(cfg.Table+"-probe", cfg.Bridge), port: &atomic.Uint32{}}
 	if err := errors.Join(trial.probe(), trial.hangUp()); err != nil {
 		return nil, fmt.Errorf("try table of nftables (it needs root and the kernel's nf_tables with nat, masq, ct and fib_inet): %w: %w",
 			errdefs.ErrUnavailable, err)
@@ -61,8 +62,7 @@ func Open(cfg Config) (*Table, error) {
 	t := &Table{
 		log:      cfg.Log,
 		turn:     make(chan struct{}, 1),
-		kernel:   kernel{schema: newSchema(cfg.Table, cfg.Bridge)},
-		stale:    true,
+		kernel:   kernel{schema: newSchema(cfg.Table, cfg.Bridge), stale: true, port: &atomic.Uint32{}},
 		book:     newBook(),
 		networks: networkElements(nil, nil),
 	}
@@ -203,28 +203,45 @@ func (t *Table) Restore(ctx context.Context, pods map[string]Ports) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// Ensure compares the kernel's table with memory and builds it anew when
-// something is missing, foreign or changed, which it logs. It reads all
-// elements: call it now and then, not for each pod.
+// Check compares the kernel's table with memory and says what is missing, foreign
+// or changed, and by whom if Watch has seen it. It reads all elements: call it now
+// and then, not for each pod.
+func (t *Table) Check(ctx context.Context) (found []network.Finding, err error) {
+	err = t.speak(ctx, func() error {
+		found, err = t.compare()
+		if err == nil && len(found) == 0 {
+			t.judge(nil)
+		}
+		return err
+	})
+	if who := t.last.take(); who != "" {
+		for i := range found {
+			found[i].Text += " (changed by " + who + ")"
+		}
+	}
+	return found, err
+}
+
+// compare looks once more where something differs: reading while others change
+// their tables may have been interrupted. The caller has the turn.
+func (t *Table) compare() ([]network.Finding, error) {
+	wanted := t.wanted()
+	found, err := t.kernel.compare(wanted)
+	if err == nil && len(found) > 0 {
+		found, err = t.kernel.compare(wanted)
+	}
+	return found, err
+}
+
+// Ensure builds the table anew when Check would find something, or cannot look.
 func (t *Table) Ensure(ctx context.Context) error {
 	return t.speak(ctx, func() error {
-		wanted := t.wanted()
-		difference, err := t.kernel.compare(wanted)
-		if err == nil && difference != "" {
-			// Reading while others change their tables may have been interrupted.
-			difference, err = t.kernel.compare(wanted)
-		}
-		if err == nil && difference == "" {
+		found, err := t.compare()
+		if err == nil && len(found) == 0 {
 			t.judge(nil)
 			return nil
 		}
-		if err != nil {
-			difference = err.Error()
-		}
-		if !t.stale {
-			t.log.Warn("nftables table was changed by somebody else, building it anew",
-				"table", t.kernel.schema.table.Name, "difference", difference)
-		}
+		t.log.Debug("building the nftables table anew", "table", t.kernel.schema.table.Name, "found", found, "error", err)
 		return t.rebuild()
 	})
 }
@@ -234,7 +251,7 @@ func (t *Table) Delete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	return t.speak(ctx, func() error {
-		t.stale = true
+		t.kernel.stale = true
 		if err := t.kernel.erase(); err != nil {
 			return fmt.Errorf("delete table %q of nftables: %w", t.kernel.schema.table.Name, err)
 		}

@@ -7,7 +7,8 @@
 // bind mount, so that they live without a process. It leaves lo up, the hostname
 // and the sysctls set; after an error nothing stays. [Remove] unpins and succeeds
 // when there is nothing to remove. [Check] says whether the pins still hold the
-// namespaces that were made. [Do] runs a function inside a network namespace.
+// namespaces that were made, [Heal] makes those again that were unmounted while a
+// process is inside. [Do] runs a function inside a network namespace.
 // [Share] prepares the directory of the pins as `ip netns` does, [List] finds
 // pins that no record names.
 //

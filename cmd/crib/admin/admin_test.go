@@ -55,7 +55,7 @@ func (source) Networks() []admin.Network {
 	return []admin.Network{
 		{Name: "crib", Driver: "bridge", Used: true, Status: network.Status{Ready: true}, Ranges: []admin.Range{{
 			CIDR: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Used: 1, Free: 252,
-		}}},
+		}}, Repaired: map[string]uint64{"link": 3}, Findings: []network.Finding{{Kind: "bridge", Object: "crib0", Text: "down"}}},
 		{Name: "crib", Driver: "cni", Status: network.Status{Reason: "NoConflist", Message: "there is none"}},
 	}
 }
@@ -180,6 +180,8 @@ func TestMetricsParseAndCount(t *testing.T) {
 		`containerd_cri_sandbox_create_network_seconds_count 1`,
 		`containerd_cri_sandbox_delete_network_seconds_count 1`,
 		`containerd_cri_container_create_seconds_count{runtime="io.containerd.runc.v2"} 1`,
+		`crib_repairs_total{kind="link",network="crib"} 3`,
+		`crib_network_findings{kind="bridge",network="crib"} 1`,
 	} {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("missing: %s", want)

@@ -41,6 +41,7 @@ func NewMetrics(source Source) *Metrics {
 	m.likeContainerd()
 	m.registry.MustRegister(
 		counts{source},
+		repairs{source},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

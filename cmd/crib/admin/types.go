@@ -78,6 +78,10 @@ type Network struct {
 	Table  string         `json:"table,omitempty"` // of nftables
 	Status network.Status `json:"status"`
 	Ranges []Range        `json:"ranges"`
+
+	Findings []network.Finding `json:"findings,omitempty"` // what is wrong with it and stays so for now
+	Repairs  []network.Repair  `json:"repairs,omitempty"`  // the last ones, the newest last
+	Repaired map[string]uint64 `json:"repaired,omitempty"` // how many of each kind since the start
 }
 
 // Range is a range of addresses. Free is not exact above a million million.

@@ -123,6 +123,8 @@ func (d *Daemon) Networks() []admin.Network {
 	for _, r := range d.nets.bridge.Ranges() {
 		built.Ranges = append(built.Ranges, admin.Range{CIDR: r.CIDR, Gateway: r.Gateway, Used: r.Used, Free: r.Free})
 	}
+	built.Findings = d.nets.bridge.Findings()
+	built.Repairs, built.Repaired = d.nets.bridge.Repairs()
 	all := []admin.Network{built}
 	for _, name := range d.nets.cni.Names() {
 		all = append(all, admin.Network{

@@ -55,8 +55,9 @@ func (p pinner) Remove(pins netns.Pins) error {
 	}
 }
 
-// Alive implements sandbox.Pinner.
-func (pinner) Alive(pins netns.Pins) bool { return netns.Alive(pins) }
+// Alive implements sandbox.Pinner. It mends pins that somebody unmounted, as long as a
+// process is in the namespace.
+func (pinner) Alive(pins netns.Pins) bool { return netns.Alive(pins) || netns.Heal(pins) == nil }
 
 // Sweep implements sandbox.Pinner.
 func (p pinner) Sweep(keep func(name string) bool) error {
