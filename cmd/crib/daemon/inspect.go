@@ -166,8 +166,12 @@ func (d *Daemon) Repair(ctx context.Context) ([]network.Finding, error) {
 		if pod.State != sandbox.Ready || pod.Spec.Namespaces.HostNetwork || len(d.podFindings(pod)) == 0 {
 			continue
 		}
-		err := d.pods.Repair(ctx, pod.ID)
-		d.log.Info("the network of a pod was repaired on demand", "event", "PodRepaired", "pod", pod.Spec.Key, "id", pod.ID, "error", err)
+		log := d.log.With("pod", pod.Spec.Key, "id", pod.ID)
+		if err := d.pods.Repair(ctx, pod.ID); err != nil {
+			log.Warn("the network of a pod could not be repaired", "event", "PodBroken", "error", err)
+			continue
+		}
+		log.Info("the network of a pod was repaired on demand", "event", "PodRepaired")
 	}
 	return d.Findings(ctx)
 }
