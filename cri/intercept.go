@@ -79,8 +79,8 @@ func (s *Service) around(fullMethod string, call func() error) error {
 // not done: after it the client has an error of its own, without a text.
 const answerEarly = 500 * time.Millisecond
 
-// inTime answers a call shortly before its deadline with what it is doing; the call
-// goes on, as it does for clients that go away. Config.Calls counts it until it ends.
+// inTime answers a call shortly before its deadline with what it is doing. The call is
+// then one whose client went away: most go on. Config.Calls counts it until it ends.
 func (s *Service) inTime(ctx context.Context, handle func(context.Context) (any, error)) (any, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -105,7 +105,7 @@ func (s *Service) inTime(ctx context.Context, handle func(context.Context) (any,
 			return a.resp, a.err
 		case <-late.C:
 			if now, ok := call.Now(); ok {
-				return nil, fmt.Errorf("it goes on, call again: %s: %w", now, context.DeadlineExceeded)
+				return nil, fmt.Errorf("not done yet, call again: %s: %w", now, context.DeadlineExceeded)
 			}
 		}
 	}

@@ -55,6 +55,15 @@ func TestCheckTriesTheNetworkAndLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestCheckTriesNothingInNamespacesOfOthers: what its child does would break a host.
+func TestCheckTriesNothingInNamespacesOfOthers(t *testing.T) {
+	nstest.Lab(t)
+	out, err := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(binEnv), "crib"), "check", "--inside").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "not ours to change") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestCheckFailsWithoutAnOCIRuntime(t *testing.T) {
 	nstest.Lab(t)
 	findings, fit := check(t, "[engine]\noci_runtime = \"/nowhere/runc\"\n")

@@ -51,7 +51,9 @@ func (node) Networks() []admin.Network {
 	return []admin.Network{
 		{Name: "crib", Driver: "bridge", Link: "crib0", Table: "inet crib", Used: true, Status: network.Status{Ready: true, Message: "nearly\nfull"}, Ranges: []admin.Range{
 			{CIDR: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Used: 1, Free: 252},
-		}},
+		}, Repairs: []network.Repair{{
+			Finding: network.Finding{Kind: "link", Object: "crib123", Text: "is down"}, At: time.Now(), Done: "set it up",
+		}}},
 		{Name: "macvlan", Driver: "cni", Status: network.Status{Ready: true}},
 	}
 }
@@ -109,6 +111,9 @@ func TestTablesHaveOneRowForEach(t *testing.T) {
 			"NETWORK  DRIVER  LINK   TABLE      NEW PODS  READY  CIDR         GATEWAY   USED  FREE  MESSAGE",
 			"crib     bridge  crib0  inet crib  true      true   10.0.0.0/24  10.0.0.1  1     252   nearly; full",
 			"macvlan  cni     -      -          false     true   -            -         -     -     ",
+			"",
+			"REPAIRED  KIND  OBJECT   WHAT WAS WRONG  DONE",
+			"0s ago    link  crib123  is down         set it up",
 		},
 		"ops": {
 			"OPERATION       OF           ID            AGE  STAGE",

@@ -134,7 +134,26 @@ func writeNetworks(w io.Writer, networks []admin.Network) error {
 			lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%s", head, r.CIDR, r.Gateway, r.Used, r.Free, oneLine(n.Status.Message)))
 		}
 	}
-	return rows(w, "NETWORK\tDRIVER\tLINK\tTABLE\tNEW PODS\tREADY\tCIDR\tGATEWAY\tUSED\tFREE\tMESSAGE", lines, func(line string) string { return line })
+	err := rows(w, "NETWORK\tDRIVER\tLINK\tTABLE\tNEW PODS\tREADY\tCIDR\tGATEWAY\tUSED\tFREE\tMESSAGE", lines, func(line string) string { return line })
+	for _, n := range networks {
+		if err == nil && len(n.Repairs) > 0 {
+			err = writeRepairs(w, n.Repairs)
+		}
+	}
+	return err
+}
+
+// shownRepairs is how many of the last repairs people get to see.
+const shownRepairs = 10
+
+func writeRepairs(w io.Writer, repairs []network.Repair) error {
+	return rows(w, "\nREPAIRED\tKIND\tOBJECT\tWHAT WAS WRONG\tDONE", repairs[max(0, len(repairs)-shownRepairs):], func(r network.Repair) string {
+		done := r.Done
+		if r.Error != "" {
+			done = "in vain: " + r.Error
+		}
+		return fmt.Sprintf("%s ago\t%s\t%s\t%s\t%s", age(r.At), r.Kind, r.Object, oneLine(r.Text), oneLine(done))
+	})
 }
 
 func orDash(text string) string {

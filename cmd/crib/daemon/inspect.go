@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -74,17 +75,16 @@ func linkOf(pod *sandbox.Pod, a network.Attachment) admin.PodLink {
 }
 
 // Findings implements admin.NetworkSource.
-func (d *Daemon) Findings(context.Context) ([]network.Finding, error) {
-	all := []network.Finding{}
+func (d *Daemon) Findings(ctx context.Context) ([]network.Finding, error) {
+	all := append([]network.Finding{}, d.nets.bridge.Findings()...)
 	add := func(kind, object, text, remedy string) {
 		all = append(all, network.Finding{Kind: kind, Object: object, Text: text, Remedy: remedy})
 	}
 	if status := d.nets.status(); !status.Ready {
 		add("network", status.Reason, status.Message, "")
 	}
-	if err := d.nets.table.Healthy(); err != nil {
-		add("table", "inet "+builtin, err.Error(), "")
-	}
+	table, tableErr := d.nets.table.Check(ctx)
+	all = append(all, table...)
 	if len(d.nets.bridge.Ranges()) > 0 {
 		if br, err := look.Host(d.cfg.Network.Bridge); err != nil {
 			add("bridge", d.cfg.Network.Bridge, err.Error(), "")
@@ -101,7 +101,7 @@ func (d *Daemon) Findings(context.Context) ([]network.Finding, error) {
 	for _, chain := range drops {
 		add("firewall", chain, "drops by its policy what no rule of it accepts, pods' packets included", "crib check names the command")
 	}
-	return all, err
+	return all, errors.Join(tableErr, err)
 }
 
 // podFindings compares what a pod has with what its record says.

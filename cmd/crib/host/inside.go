@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/crib-runtime/crib/network/bridge"
@@ -19,8 +20,14 @@ import (
 const scratch = "/run"
 
 // Inside tries what the kernel can do. It is for a process in network and mount
-// namespaces of its own, which must end after it.
+// namespaces of its own, which must end after it; one that has those of its parent
+// is refused, since its mounts would be the host's.
 func Inside(ctx context.Context) ([]Finding, error) {
+	for _, kind := range []string{"mnt", "net"} {
+		if err := ofOurOwn(kind); err != nil {
+			return nil, err
+		}
+	}
 	for _, m := range []struct {
 		source, target, kind string
 		flags                uintptr
@@ -38,6 +45,22 @@ func Inside(ctx context.Context) ([]Finding, error) {
 		tryNetwork(ctx, "IPv6", netip.MustParsePrefix("fd00:c21b::/64")),
 	}
 	return append(ranges, tryOverlay()), nil
+}
+
+// ofOurOwn is an error unless this process has another namespace than its parent.
+func ofOurOwn(kind string) error {
+	ours, err := os.Stat("/proc/self/ns/" + kind)
+	if err != nil {
+		return err
+	}
+	parents, err := os.Stat(fmt.Sprintf("/proc/%d/ns/%s", os.Getppid(), kind))
+	if err != nil {
+		return err
+	}
+	if os.SameFile(ours, parents) {
+		return fmt.Errorf("trying the kernel in the %s namespace of the parent: it is not ours to change: %w", kind, errdefs.ErrFailedPrecondition)
+	}
+	return nil
 }
 
 // tryNetwork makes the built-in network for a range: bridge, addresses, sysctls and
