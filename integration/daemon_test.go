@@ -3,12 +3,14 @@ package integration
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -115,4 +117,38 @@ func TestAStrictUmaskAndAClosedStandardErrorHarmNobody(t *testing.T) {
 	if err := errors.Join(daemon.Process.Signal(unix.SIGTERM), daemon.Wait(), c.Restart(t.Context())); err != nil {
 		t.Errorf("the daemon ended with %v", err)
 	}
+}
+
+// TestAllPodsAreToldInTheFirstAnswerAfterAKill has a hundred, with a container in every
+// tenth: a kubelet that is told of fewer would end the others. How long it took is only
+// printed: with the daemon's start, until Status says ready and all are listed.
+func TestAllPodsAreToldInTheFirstAnswerAfterAKill(t *testing.T) {
+	c := startWithImage(t)
+	for i := range 100 {
+		cfg := c.Pod(fmt.Sprint("p", i))
+		id, _ := c.pod(cfg)
+		if i%10 == 0 {
+			c.launch(id, cfg, c.Container("c", "sleep", "1000"))
+		}
+	}
+	begin := time.Now()
+	if err := errors.Join(c.Kill(), c.Restart(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{runtime.RuntimeReady, runtime.NetworkReady} {
+		if condition := c.condition(kind); !condition.Status {
+			t.Errorf("%v", condition)
+		}
+	}
+	pods, err := c.ListPodSandbox(t.Context(), &runtime.ListPodSandboxRequest{Filter: &runtime.PodSandboxFilter{
+		State: &runtime.PodSandboxStateValue{State: runtime.PodSandboxState_SANDBOX_READY}}})
+	if err != nil || len(pods.Items) != 100 {
+		t.Errorf("%d pods are ready, %v", len(pods.GetItems()), err)
+	}
+	containers, err := c.ListContainers(t.Context(), &runtime.ListContainersRequest{Filter: &runtime.ContainerFilter{
+		State: &runtime.ContainerStateValue{State: runtime.ContainerState_CONTAINER_RUNNING}}})
+	if err != nil || len(containers.Containers) != 10 {
+		t.Errorf("%d containers run, %v", len(containers.GetContainers()), err)
+	}
+	t.Logf("all is told after %v", time.Since(begin).Round(time.Millisecond))
 }

@@ -101,6 +101,11 @@ status_with_100_pods() {
 	echo "= first answer after $(($(date +%s%3N) - begin)) ms"
 	until [ "$(crictl pods -q --namespace many -s ready | grep -c .)" = 100 ]; do sleep 0.1; done
 	echo "= all 100 after $(($(date +%s%3N) - begin)) ms"
+	begin=$(date +%s%3N)
+	crictl version >/dev/null
+	echo "= of which crictl itself took $(($(date +%s%3N) - begin)) ms a time"
+	started=$(systemctl show -p ExecMainStartTimestampMonotonic --value "$1")
+	echo "= the daemon from its start to ready $((($(systemctl show -p ActiveEnterTimestampMonotonic --value "$1") - started) / 1000)) ms"
 	for p in $(crictl pods -q --namespace many); do echo "$p"; done | xargs -n 25 crictl rmp -f >/dev/null
 	END
 	vm n1 'systemctl start kubelet'

@@ -1,15 +1,40 @@
 # What the kubelet tells of pods: its summary and cAdvisor's metrics, with the gate
-# PodAndContainerStatsFromCRI off, as it is by default, and on.
+# PodAndContainerStatsFromCRI off, as it is by default, and on. Where it is off, the
+# kubelet's cAdvisor asks containerd's API at containerd's path, which crib then serves.
 # shellcheck shell=bash
 
 kubelet_get() { vm n1 "curl -sk -m 60 https://127.0.0.1:10250/$1"; }
 
-# stats_up WORD: a kubelet with the gate, and a pod that has had some traffic.
+# takes_place WORD: whether crib on n1 is in the place of containerd. CRI at /run/crib
+# is then none, so crictl is told.
+takes_place() {
+	script n1 "$1" <<-'END'
+	socket=/run/crib/crib.sock file=/etc/crib/conf.d/place.toml
+	mkdir -p /etc/crib/conf.d
+	rm -f "$file"
+	if [ "$1" = true ]; then
+		socket=/run/containerd/containerd.sock
+		printf 'version = 1\nlisten = "%s"\n' "$socket" >"$file"
+	fi
+	sed -i "s,^runtime-endpoint: .*,runtime-endpoint: unix://$socket," /etc/crictl.yaml
+	systemctl restart crib
+	END
+}
+
+# stats_up WORD PLACE: a kubelet with the gate, on a crib in containerd's place or not,
+# and pods of that crib, since those before keep what they have, with some traffic.
 stats_up() {
+	local socket
 	need_cluster
-	"$here/kubelet.sh" n1 "$(socket)" "featureGates: {PodAndContainerStatsFromCRI: $1}"
+	socket=$(socket)
+	if [ "$RUNTIME" = crib ]; then
+		takes_place "$2"
+		[ "$2" = false ] || socket=unix:///run/containerd/containerd.sock
+	fi
+	"$here/kubelet.sh" n1 "$socket" "featureGates: {PodAndContainerStatsFromCRI: $1}"
 	k wait --for=condition=Ready node/n1 --timeout=120s
-	k get pod/self >/dev/null 2>&1 || apply web
+	gone pod/self daemonset/web
+	apply web
 	ready self
 	k rollout status daemonset/web --timeout=180s
 	for _ in 1 2 3; do vm n2 "curl -s -m 20 http://$(of pod/self .status.podIP):8080/" || true; done
@@ -56,13 +81,32 @@ cadvisor_pod() { within 40 in_cadvisor container_memory_working_set_bytes 'conta
 
 cadvisor_network() { within 40 in_cadvisor container_network_receive_bytes_total 'interface="eth0"'; }
 
+# sandbox_process WORD: whether pod self has a process without having asked for one.
+sandbox_process() {
+	local want=0 got
+	[ "$1" = false ] || want=1
+	got=$(vm n1 'ip netns pids "$(crictl inspectp "$(crictl pods -q --name "^self$" -s ready)" |
+		jq -r ".info.runtimeSpec.linux.namespaces[] | select(.type == \"network\").path" | xargs basename)" |
+		while read -r pid; do cat "/proc/$pid/comm"; done' | grep -c crib-init || true)
+	same "processes of the sandbox" "$want" "$got"
+}
+
+# by_containerds_clients: what runs is found by those who ask containerd.
+by_containerds_clients() {
+	vm n1 "ctr -n k8s.io containers ls -q | grep $(of pod/self '.status.containerStatuses[0].containerID' | sed 's,.*//,,')"
+	vm n1 'ctr -n k8s.io images ls -q | grep lab.local/busybox:1'
+}
+
 node_metrics() { kubelet_get metrics/resource | grep -E '^(pod|container)_(cpu|memory)' | grep 'pod="self"'; }
 
 # Half a minute is what a figure may take that comes by itself; then it is not there.
 for gate in off on; do
+	if [ $gate = on ]; then on=true place=false; else on=false place=true; fi
 	group=stats
-	check "kubelet-with-gate-$gate" stats_up "$([ $gate = on ] && echo true || echo false)"
+	check "kubelet-with-gate-$gate" stats_up $on $place
 	group=stats-gate-$gate
+	[ "$RUNTIME" != crib ] || check sandbox-process sandbox_process $place
+	[ $gate = on ] || check containerds-clients by_containerds_clients
 	check summary-container summary_container
 	check summary-pod summary_pod
 	check summary-processes summary_processes
@@ -73,4 +117,4 @@ for gate in off on; do
 	check metrics-resource node_metrics
 done
 group=stats
-check kubelet-as-before stats_up false
+check kubelet-as-before stats_up false false
