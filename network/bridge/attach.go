@@ -58,13 +58,12 @@ func (n *Network) attach(ctx context.Context, pod network.Pod, c claim) error {
 		return err
 	}
 	n.mem.add(pod, *c.att())
-	if err := n.ensureLink(ctx, pod, *c.att()); err != nil {
+	// First the rules: the pod's first packets are to pass.
+	if err := n.firewall.Publish(ctx, pod.ID); err != nil {
 		return err
 	}
-	if hasPorts(pod, *c.att()) {
-		if err := n.firewall.Publish(ctx, pod.ID); err != nil {
-			return err
-		}
+	if err := n.ensureLink(ctx, pod, *c.att()); err != nil {
+		return err
 	}
 	n.mem.settle(pod.ID, inodeOf(pod.Netns))
 	return nil

@@ -52,12 +52,12 @@ type Firewall interface {
 
 // HostPorts is the part of the firewall that leads host ports to pods.
 type HostPorts interface {
-	// Reserve takes host ports for a pod with these addresses, in memory, in
-	// place of those that it had. AlreadyExists: another pod has one of them.
-	Reserve(podID string, ports []network.PortMapping, addrs []netip.Addr) error
-	// Publish opens the reserved ports.
+	// Reserve takes host ports for a pod, in memory, in place of those that it had.
+	// AlreadyExists: another pod has one of them.
+	Reserve(podID string, pod nat.Ports) error
+	// Publish opens the reserved ports, and lets the pod send from its addresses.
 	Publish(ctx context.Context, podID string) error
-	// Unpublish closes and frees the ports of a pod; none is fine.
+	// Unpublish undoes both and frees the ports of a pod; none is fine.
 	Unpublish(ctx context.Context, podID string) error
 	// Restore reserves and opens exactly the ports of these pods, by their ids.
 	Restore(ctx context.Context, pods map[string]nat.Ports) error

@@ -42,11 +42,7 @@ func (n *Network) detach(ctx context.Context, pod network.Pod, att network.Attac
 	}
 	host := network.HostLinkName(pod.ID, att.Interface) // the record may lack it
 	left, downErr := setDown(host, pod.Netns)
-	var portErr error
-	if att.Interface == network.InterfaceName(0) {
-		portErr = n.firewall.Unpublish(ctx, pod.ID)
-	}
-	if err := errors.Join(downErr, portErr); err != nil {
+	if err := errors.Join(downErr, n.firewall.Unpublish(ctx, pod.ID)); err != nil {
 		return err // the address may still be reached, so nobody else may have it
 	}
 	if err := n.releaseFiles(pod.ID, hosts(att.Addresses)); err != nil {

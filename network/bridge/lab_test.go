@@ -43,7 +43,7 @@ func newLab(t testing.TB, cidrs ...string) *lab {
 		Sysctls: filepath.Join(dir, "sysctls.json"), Log: slog.New(slog.NewTextHandler(logTo{t}, nil)),
 	}}
 	var err error
-	l.table, err = nat.Open(nat.Config{Bridge: "crib0", Log: l.cfg.Log})
+	l.table, err = nat.Open(nat.Config{Bridge: "crib0", AntiSpoofing: true, LetThrough: true, Log: l.cfg.Log})
 	must(t, err)
 	l.n, err = Open(l.cfg, l.table)
 	must(t, err)
@@ -73,7 +73,7 @@ func (l *lab) reopen(held ...network.Held) {
 	l.t.Helper()
 	must(l.t, l.table.Close())
 	var err error
-	l.table, err = nat.Open(nat.Config{Bridge: "crib0", Log: l.cfg.Log})
+	l.table, err = nat.Open(nat.Config{Bridge: "crib0", AntiSpoofing: true, LetThrough: true, Log: l.cfg.Log})
 	must(l.t, err)
 	cidrs, _ := l.n.mem.ranges()
 	l.n, err = Open(l.cfg, l.table)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/crib-runtime/crib/ipam"
 	"github.com/crib-runtime/crib/network"
+	"github.com/crib-runtime/crib/network/nat"
 )
 
 // Plan chooses the addresses, names and host ports of a pod's link, in memory
@@ -34,12 +35,19 @@ func (n *Network) Plan(pod network.Pod, first int) ([]network.Attachment, error)
 	return []network.Attachment{att}, nil
 }
 
-// reserve takes the host ports of a pod, in memory, if att is its first link.
+// reserve takes the host ports of a pod, in memory.
 func (n *Network) reserve(pod network.Pod, att network.Attachment) error {
-	if !hasPorts(pod, att) {
-		return nil
+	return n.firewall.Reserve(pod.ID, portsOf(pod, att))
+}
+
+// portsOf is what the firewall has to know of an attachment.
+func portsOf(pod network.Pod, att network.Attachment) nat.Ports {
+	mac, _ := net.ParseMAC(att.MAC) // a wrong one is refused when the link is made
+	p := nat.Ports{Addrs: hosts(att.Addresses), Link: network.HostLinkName(pod.ID, att.Interface), MAC: mac}
+	if hasPorts(pod, att) {
+		p.Ports = pod.Ports
 	}
-	return n.firewall.Reserve(pod.ID, pod.Ports, hosts(att.Addresses))
+	return p
 }
 
 // hasPorts reports whether host ports lead to this attachment.

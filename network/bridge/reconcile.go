@@ -350,6 +350,10 @@ func (p *pass) mendTable(ctx context.Context) error {
 	}
 	var list []deviation
 	for _, f := range found {
+		if f.Remedy != "" { // not ours to mend
+			p.left[key{f.Kind, f.Object}] = f
+			continue
+		}
 		list = append(list, deviation{f.Kind, f.Object, f.Text})
 	}
 	if len(list) == 0 || p.heldBack(list) {
@@ -357,7 +361,11 @@ func (p *pass) mendTable(ctx context.Context) error {
 	}
 	err = p.n.firewall.Ensure(ctx)
 	for _, d := range list {
-		p.note(d, "built the table anew", err)
+		did := "built the table anew"
+		if d.kind == kindFirewall {
+			did = "let pods through"
+		}
+		p.note(d, did, err)
 	}
 	return err
 }

@@ -109,6 +109,12 @@ func damagesOfTable() []damage {
 		{"ruleset flushed", command("nft", "flush", "ruleset"), kindTable, nil},
 		{"table deleted", command("nft", "delete", "table", "inet", "crib"), kindTable, nil},
 		{"element deleted", command("nft", "delete", "element", "inet", "crib", "ports4", "{ tcp . 8080 }"), kindTable, nil},
+		{"sources flushed", command("nft", "flush", "set", "bridge", "crib", "sources4"), kindTable, nil},
+		{"host forwards nothing", command("nft", "add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }"), kindFirewall, func(r *repaired) bool {
+			out, err := exec.Command("nft", "list", "table", "ip", "filter").CombinedOutput()
+			return err == nil && strings.Contains(string(out), `iifname "crib0" accept`) && strings.Contains(string(out), `oifname "crib0" accept`)
+		}},
+		{"rule for pods taken out", command("nft", "flush", "chain", "ip", "filter", "FORWARD"), kindFirewall, nil},
 		{"rule added", command("nft", "insert", "rule", "inet", "crib", "prerouting", "tcp", "dport", "8080", "drop"), kindTable, nil},
 	}
 }
@@ -173,6 +179,7 @@ func TestWhatOthersBreakIsRepaired(t *testing.T) {
 		})
 	}
 	r.t = t
+	command("nft", "delete", "table", "ip", "filter")(r)
 }
 
 // withoutNumbers drops the other ends' numbers and the link-local addresses, which

@@ -29,9 +29,7 @@ func (n *Network) Restore(ctx context.Context, held []network.Held) error {
 			if err := n.claimHeld(h.Pod, att); err != nil {
 				errs = append(errs, fmt.Errorf("restoring pod %s/%s (%s): %w", h.Pod.Namespace, h.Pod.Name, h.Pod.ID, err))
 			}
-			if hasPorts(h.Pod, att) {
-				ports[h.Pod.ID] = nat.Ports{Ports: h.Pod.Ports, Addrs: hosts(att.Addresses)}
-			}
+			ports[h.Pod.ID] = portsOf(h.Pod, att)
 		}
 	}
 	errs = append(errs, n.restoreRules(ctx, ports))

@@ -18,14 +18,14 @@ func (k *kernel) compare(elements []element) (found []network.Finding, err error
 	err = k.with(func(c *nftables.Conn) error {
 		rules, err := k.rules()
 		if errors.Is(err, unix.ENOENT) {
-			found = k.finding("", "the table or a chain is gone")
+			found = finding(k.schema.table, "", "the table or a chain is gone")
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("read chains: %w", err)
 		}
 		if rules != k.built {
-			found = k.finding("", "the chains have other rules")
+			found = finding(k.schema.table, "", "the chains have other rules")
 		}
 		found = append(found, k.compareElements(c, elements)...)
 		return nil
@@ -34,8 +34,8 @@ func (k *kernel) compare(elements []element) (found []network.Finding, err error
 }
 
 // finding is what is wrong with the table, or with one set of it.
-func (k *kernel) finding(set, text string) []network.Finding {
-	object := strings.TrimSpace("inet " + k.schema.table.Name + " " + set)
+func finding(table *nftables.Table, set, text string) []network.Finding {
+	object := strings.TrimSpace(titleOf(table) + " " + set)
 	return []network.Finding{{Kind: "table", Object: object, Text: text}}
 }
 
@@ -44,17 +44,18 @@ func (k *kernel) finding(set, text string) []network.Finding {
 // our rules when it reads them (ct with a direction, in v0.3.0).
 func (k *kernel) rules() (string, error) {
 	var text strings.Builder
-	table := attribute(unix.NFTA_TABLE_NAME, k.schema.table.Name)
-	if err := k.ask(&text, unix.NFT_MSG_GETTABLE, 0, table); err != nil {
-		return "", err
-	}
-	for _, c := range k.schema.chains {
-		rules := append(attribute(unix.NFTA_RULE_TABLE, k.schema.table.Name), attribute(unix.NFTA_RULE_CHAIN, c.Name)...)
-		chain := append(attribute(unix.NFTA_CHAIN_TABLE, k.schema.table.Name), attribute(unix.NFTA_CHAIN_NAME, c.Name)...)
-		if err := k.ask(&text, unix.NFT_MSG_GETCHAIN, 0, chain); err != nil {
+	for _, t := range k.schema.tables() {
+		if err := k.ask(&text, question{t.Family, unix.NFT_MSG_GETTABLE, 0}, attribute(unix.NFTA_TABLE_NAME, t.Name)); err != nil {
 			return "", err
 		}
-		if err := k.ask(&text, unix.NFT_MSG_GETRULE, netlink.Dump, rules); err != nil {
+	}
+	for _, c := range k.schema.chains {
+		rules := append(attribute(unix.NFTA_RULE_TABLE, c.Table.Name), attribute(unix.NFTA_RULE_CHAIN, c.Name)...)
+		chain := append(attribute(unix.NFTA_CHAIN_TABLE, c.Table.Name), attribute(unix.NFTA_CHAIN_NAME, c.Name)...)
+		if err := k.ask(&text, question{c.Table.Family, unix.NFT_MSG_GETCHAIN, 0}, chain); err != nil {
+			return "", err
+		}
+		if err := k.ask(&text, question{c.Table.Family, unix.NFT_MSG_GETRULE, netlink.Dump}, rules); err != nil {
 			return "", err
 		}
 	}
@@ -69,19 +70,31 @@ func attribute(kind uint16, name string) []byte {
 	return raw
 }
 
+// question is the kind of a request.
+type question struct {
+	family nftables.TableFamily
+	kind   int
+	flags  netlink.HeaderFlags
+}
+
 // ask sends one request about the table and writes the answers.
-func (k *kernel) ask(text *strings.Builder, kind int, flags netlink.HeaderFlags, attributes []byte) error {
-	answers, err := k.socket.Execute(netlink.Message{
-		Header: netlink.Header{
-			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind),
-			Flags: netlink.Request | flags,
-		},
-		Data: append([]byte{byte(k.schema.table.Family), unix.NFNETLINK_V0, 0, 0}, attributes...),
-	})
+func (k *kernel) ask(text *strings.Builder, q question, attributes []byte) error {
+	answers, err := k.execute(q, attributes)
 	for _, m := range answers {
 		text.Write(m.Data[min(4, len(m.Data)):]) // behind the header, which has the ruleset's generation
 	}
 	return err
+}
+
+// execute sends one request and returns the answers.
+func (k *kernel) execute(q question, attributes []byte) ([]netlink.Message, error) {
+	return k.socket.Execute(netlink.Message{
+		Header: netlink.Header{
+			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | q.kind),
+			Flags: netlink.Request | q.flags,
+		},
+		Data: append([]byte{byte(q.family), unix.NFNETLINK_V0, 0, 0}, attributes...),
+	})
 }
 
 // compareElements says in which sets there are other elements.
@@ -93,7 +106,7 @@ func (k *kernel) compareElements(c *nftables.Conn, elements []element) (found []
 	for _, set := range k.schema.sets {
 		got, err := c.GetSetElements(set)
 		if err != nil {
-			found = append(found, k.finding(set.Name, "the set is gone")...)
+			found = append(found, finding(set.Table, set.Name, "the set is gone")...)
 			continue
 		}
 		var is []element
@@ -101,7 +114,7 @@ func (k *kernel) compareElements(c *nftables.Conn, elements []element) (found []
 			is = append(is, element{set: set.Name, key: string(e.Key), value: string(e.Val), end: e.IntervalEnd})
 		}
 		if text := differences(want[set.Name], is); text != "" {
-			found = append(found, k.finding(set.Name, text)...)
+			found = append(found, finding(set.Table, set.Name, text)...)
 		}
 	}
 	return found

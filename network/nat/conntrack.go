@@ -32,7 +32,7 @@ func (t *Table) forget(binds []bind, published bool) {
 		return
 	}
 	if err := forgetFlows(udp, published); err != nil {
-		t.log.Warn("UDP clients of a host port may stay with a former pod", "port", portName(udp[0]), "error", err)
+		t.cfg.Log.Warn("UDP clients of a host port may stay with a former pod", "port", portName(udp[0]), "error", err)
 	}
 }
 

@@ -21,6 +21,19 @@
 // At start come [Table.SetNetworks] and [Table.Restore]. [Table.Watch] tells of
 // changes by others, [Table.Check] what they are, [Table.Ensure] undoes them.
 //
+// # Beside the table
+//
+// With [Config].AntiSpoofing a table of the same name in the bridge's family lets
+// pods send from their own addresses only: sets of (link's name, link address, IP
+// address), names, so that a link that is made again needs no change. ARP and
+// neighbour advertisements must speak of those, too; router advertisements,
+// redirects and what is not IP are dropped. Elements of a pod go in and out with
+// its host ports, in one transaction.
+//
+// With [Config].LetThrough two rules of ours are at the end of others' chains that
+// would drop, by their policy, what the host forwards for pods: no table of ours
+// could overrule them. What their own rules drop stays dropped.
+//
 // # The table
 //
 // `nft list table inet crib` shows it, testdata/*.golden are such lists. Chains
@@ -38,7 +51,8 @@
 //   - A host port (host IP, protocol, number) belongs to at most one pod; the
 //     port without a host IP collides with the one of any host IP of its family.
 //   - Elements in the kernel are those of published pods, or Healthy says why not.
-//   - Nothing outside of the table is changed, but for the UDP flows of our ports.
+//   - Nothing outside of the tables is changed, but for the UDP flows of our ports,
+//     and others' chains as said above.
 //
 // # Crash
 //

@@ -111,7 +111,7 @@ func mapping(proto network.Protocol, host string, hostPort, containerPort uint16
 
 func publish(t testing.TB, table *Table, pod string, ports []network.PortMapping, addresses ...string) {
 	t.Helper()
-	must(t, table.Reserve(pod, ports, addrs(addresses...)))
+	must(t, table.Reserve(pod, Ports{Ports: ports, Addrs: addrs(addresses...)}))
 	must(t, table.Publish(t.Context(), pod))
 }
 

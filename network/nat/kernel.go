@@ -155,24 +155,44 @@ func (k *kernel) erase() error {
 	})
 }
 
+// eraseBeside removes the table of the bridge's family that an earlier process made
+// and this one is not to have. A kernel that knows no such family has none.
+func (k *kernel) eraseBeside() {
+	if k.schema.beside != nil {
+		return
+	}
+	_ = k.transact(func(c *nftables.Conn) error {
+		t := &nftables.Table{Name: k.schema.table.Name, Family: nftables.TableFamilyBridge}
+		c.AddTable(t)
+		c.DelTable(t)
+		return nil
+	})
+}
+
 // remove deletes the table whether it is there or not.
 func (k *kernel) remove(c *nftables.Conn) {
-	c.AddTable(k.schema.table)
-	c.DelTable(k.schema.table)
+	for _, t := range k.schema.tables() {
+		c.AddTable(t)
+		c.DelTable(t)
+	}
 }
 
 // probe makes and deletes the table in one transaction.
 func (k *kernel) probe() error {
 	return k.transact(func(c *nftables.Conn) error {
 		err := k.build(c, networkElements(nil, nil))
-		c.DelTable(k.schema.table)
+		for _, t := range k.schema.tables() {
+			c.DelTable(t)
+		}
 		return err
 	})
 }
 
 // build makes the table where there is none.
 func (k *kernel) build(c *nftables.Conn, elements []element) error {
-	c.AddTable(k.schema.table)
+	for _, t := range k.schema.tables() {
+		c.AddTable(t)
+	}
 	for _, set := range k.schema.sets {
 		if err := c.AddSet(set, nil); err != nil {
 			return err
@@ -185,7 +205,7 @@ func (k *kernel) build(c *nftables.Conn, elements []element) error {
 			if r.comment != "" {
 				words = userdata.AppendString(nil, userdata.TypeComment, r.comment)
 			}
-			c.AddRule(&nftables.Rule{Table: k.schema.table, Chain: chain.Chain, Exprs: r.exprs, UserData: words})
+			c.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain.Chain, Exprs: r.exprs, UserData: words})
 		}
 	}
 	return k.each(elements, c.SetAddElements)

@@ -3,6 +3,7 @@ package nat
 import (
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -10,10 +11,12 @@ import (
 	"github.com/crib-runtime/crib/network"
 )
 
-// Ports is what a record says of one pod's host ports.
+// Ports is what a record says of one pod.
 type Ports struct {
 	Ports []network.PortMapping
-	Addrs []netip.Addr // of the pod; the first of each family is the target
+	Addrs []netip.Addr     // of the pod; the first of each family is where ports lead to
+	Link  string           // the host's end of the pod's link; "" for no check of sources
+	MAC   net.HardwareAddr // of the pod's end
 }
 
 // slot is a port of the host in one family.
@@ -32,18 +35,20 @@ type bind struct {
 
 // reservation is what one pod has.
 type reservation struct {
-	binds []bind
-	live  []element // what was put into the kernel
+	binds   []bind
+	sources []element // what the pod may send from
+	live    []element // what was put into the kernel
 }
 
 // book knows who owns which port of the host. Table's mutex guards it.
 type book struct {
 	pods   map[string]*reservation
 	owners map[slot]map[netip.Addr]string // pod ids by host address
+	guards bool                           // whether sources are checked
 }
 
-func newBook() *book {
-	return &book{pods: map[string]*reservation{}, owners: map[slot]map[netip.Addr]string{}}
+func newBook(guards bool) *book {
+	return &book{guards: guards, pods: map[string]*reservation{}, owners: map[slot]map[netip.Addr]string{}}
 }
 
 // reserve gives the ports to the pod in place of those it has. On error nothing changes.
@@ -62,10 +67,14 @@ func (b *book) reserve(podID string, p Ports) error {
 		live = old.live
 	}
 	b.release(podID)
-	if len(binds) == 0 && len(live) == 0 {
+	var sources []element
+	if b.guards {
+		sources = sourceElements(p)
+	}
+	if len(binds)+len(sources)+len(live) == 0 {
 		return nil
 	}
-	b.pods[podID] = &reservation{binds: binds, live: live}
+	b.pods[podID] = &reservation{binds: binds, sources: sources, live: live}
 	for _, bind := range binds {
 		if b.owners[bind.slot] == nil {
 			b.owners[bind.slot] = map[netip.Addr]string{}
@@ -116,7 +125,7 @@ func (b *book) release(podID string) {
 // publish notes that the pod's ports are to be in the kernel, and returns which
 // elements that takes out and puts in.
 func (r *reservation) publish() (del, add []element) {
-	add = portElements(r.binds)
+	add = slices.Concat(portElements(r.binds), r.sources)
 	kept := map[element]bool{}
 	for _, e := range add {
 		kept[e] = true

@@ -13,7 +13,7 @@ import (
 func both() []string { return []string{"10.9.0.2", "fd09::2"} }
 
 func reserve(b *book, pod string, addresses []string, ports ...network.PortMapping) error {
-	return b.reserve(pod, Ports{ports, addrs(addresses...)})
+	return b.reserve(pod, Ports{Ports: ports, Addrs: addrs(addresses...)})
 }
 
 func TestPortOfAnotherPodIsRefusedByName(t *testing.T) {
@@ -33,7 +33,7 @@ func TestPortOfAnotherPodIsRefusedByName(t *testing.T) {
 		{"IPv6", mapping(network.TCP, "2001:db8::1", 80, 1), mapping(network.TCP, "", 80, 1), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBook()
+			b := newBook(false)
 			must(t, reserve(b, "pod1", both(), c.first))
 			err := reserve(b, "pod2", both(), c.then)
 			if errdefs.IsAlreadyExists(err) != c.conflict || !c.conflict && err != nil {
@@ -47,7 +47,7 @@ func TestPortOfAnotherPodIsRefusedByName(t *testing.T) {
 }
 
 func TestReserveIsIdempotentAndReplaces(t *testing.T) {
-	b := newBook()
+	b := newBook(false)
 	for range 2 {
 		must(t, reserve(b, "pod1", both(), mapping(network.TCP, "", 80, 8080)))
 	}
@@ -75,17 +75,17 @@ func TestMappingsThatCannotBeAreRefused(t *testing.T) {
 		"container port": {mapping(network.TCP, "", 80, 0)},
 		"twice":          {mapping(network.TCP, "", 80, 80), mapping(network.TCP, "", 80, 81)},
 	} {
-		if err := reserve(newBook(), "pod1", both(), ports...); !errdefs.IsInvalidArgument(err) {
+		if err := reserve(newBook(false), "pod1", both(), ports...); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := reserve(newBook(), "pod1", nil, mapping(network.TCP, "", 80, 80)); !errdefs.IsInvalidArgument(err) {
+	if err := reserve(newBook(false), "pod1", nil, mapping(network.TCP, "", 80, 80)); !errdefs.IsInvalidArgument(err) {
 		t.Error(err)
 	}
 }
 
 func TestHostIPOfAFamilyThatThePodLacksIsLeftOut(t *testing.T) {
-	b := newBook()
+	b := newBook(false)
 	must(t, reserve(b, "pod1", []string{"10.9.0.2"}, mapping(network.TCP, "::", 80, 80), mapping(network.TCP, "", 81, 81)))
 	if binds := b.pods["pod1"].binds; len(binds) != 1 || binds[0].port != 81 {
 		t.Error(binds)

@@ -15,7 +15,7 @@ func (t *Table) change(del, add []element) error {
 			t.judge(nil)
 			return nil
 		}
-		t.log.Warn("nftables table is not as it was left, building it anew", "table", t.kernel.schema.table.Name, "error", err)
+		t.cfg.Log.Warn("nftables table is not as it was left, building it anew", "table", t.kernel.schema.table.Name, "error", err)
 	}
 	return t.rebuild()
 }

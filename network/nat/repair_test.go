@@ -70,7 +70,7 @@ func TestPublishMendsWhatIsInItsWay(t *testing.T) {
 	for name, command := range damages() {
 		t.Run(name, func(t *testing.T) {
 			nft(t, strings.Fields(command)...)
-			must(t, table.Reserve("pod2", more, addrs("10.9.0.3")))
+			must(t, table.Reserve("pod2", Ports{Ports: more, Addrs: addrs("10.9.0.3")}))
 			must(t, table.Publish(t.Context(), "pod2"))
 			if got := nft(t, "get", "element", "inet", "crib", "ports4", "{ tcp . 9 }"); !strings.Contains(got, "10.9.0.3 . 9") {
 				t.Error(got)
@@ -112,7 +112,7 @@ func TestPublishWithAnotherAddressMovesThePort(t *testing.T) {
 
 func TestPublishWithoutReservedPortsIsNothing(t *testing.T) {
 	table := open(t)
-	must(t, table.Reserve("pod1", nil, nil))
+	must(t, table.Reserve("pod1", Ports{}))
 	must(t, table.Publish(t.Context(), "pod1"))
 	must(t, table.Unpublish(t.Context(), "pod1"))
 }
@@ -126,9 +126,9 @@ func TestRestoreLeavesExactlyWhatRecordsSay(t *testing.T) {
 	if got := nft(t, "list", "table", "inet", "crib"); !strings.Contains(got, "tcp . 22") {
 		t.Error("setting networks at start took away ports of pods that are not restored yet:", got)
 	}
-	must(t, table.Restore(t.Context(), map[string]Ports{"pod1": {everyKind(), addrs("10.9.0.2", "fd09::2")}}))
+	must(t, table.Restore(t.Context(), map[string]Ports{"pod1": {Ports: everyKind(), Addrs: addrs("10.9.0.2", "fd09::2")}}))
 	wantGolden(t, "ports")
-	if err := table.Reserve("pod2", everyKind()[:1], addrs("10.9.0.3")); !errdefs.IsAlreadyExists(err) {
+	if err := table.Reserve("pod2", Ports{Ports: everyKind()[:1], Addrs: addrs("10.9.0.3")}); !errdefs.IsAlreadyExists(err) {
 		t.Error("a restored port is not owned:", err)
 	}
 }
@@ -137,8 +137,8 @@ func TestRestoreOfAConflictNamesBothAndRestoresTheRest(t *testing.T) {
 	table := open(t)
 	setNetworks(t, table)
 	err := table.Restore(t.Context(), map[string]Ports{
-		"pod1": {everyKind(), addrs("10.9.0.2", "fd09::2")},
-		"pod2": {everyKind()[:1], addrs("10.9.0.3")},
+		"pod1": {Ports: everyKind(), Addrs: addrs("10.9.0.2", "fd09::2")},
+		"pod2": {Ports: everyKind()[:1], Addrs: addrs("10.9.0.3")},
 	})
 	if !errdefs.IsAlreadyExists(err) || !strings.Contains(err.Error(), "pod1") || !strings.Contains(err.Error(), "pod2") {
 		t.Error(err)
@@ -183,20 +183,20 @@ func TestFailedPublishIsUndoneByUnpublish(t *testing.T) {
 	table := filled(t)
 	repair := broken(table)
 	ports := []network.PortMapping{mapping(network.TCP, "", 9, 9)}
-	must(t, table.Reserve("pod2", ports, addrs("10.9.0.3")))
+	must(t, table.Reserve("pod2", Ports{Ports: ports, Addrs: addrs("10.9.0.3")}))
 	if err := table.Publish(t.Context(), "pod2"); err == nil || !strings.Contains(err.Error(), "pod2") {
 		t.Error(err)
 	}
 	if err := table.Unpublish(t.Context(), "pod2"); err == nil {
 		t.Error("the kernel refuses and Unpublish does not say so")
 	}
-	if err := table.Reserve("pod3", ports, addrs("10.9.0.4")); !errdefs.IsAlreadyExists(err) {
+	if err := table.Reserve("pod3", Ports{Ports: ports, Addrs: addrs("10.9.0.4")}); !errdefs.IsAlreadyExists(err) {
 		t.Error("the port was given away although it may still lead to pod2:", err)
 	}
 	repair()
 	must(t, table.Unpublish(t.Context(), "pod2"))
 	wantGolden(t, "ports")
-	must(t, table.Reserve("pod3", ports, addrs("10.9.0.4")))
+	must(t, table.Reserve("pod3", Ports{Ports: ports, Addrs: addrs("10.9.0.4")}))
 }
 
 func TestFailedUnpublishIsDoneByTheNextOne(t *testing.T) {
@@ -241,7 +241,7 @@ func many(n int) map[string]Ports {
 	for i := range n {
 		addr := netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)})
 		ports := []network.PortMapping{mapping(network.TCP, "", uint16(10000+i), 80), mapping(network.UDP, "192.0.2.1", uint16(10000+i), 80)}
-		pods[fmt.Sprint("pod", i)] = Ports{ports, []netip.Addr{addr}}
+		pods[fmt.Sprint("pod", i)] = Ports{Ports: ports, Addrs: []netip.Addr{addr}}
 	}
 	return pods
 }
@@ -267,7 +267,7 @@ func TestPodsAtTheSameTimeDoNotDisturbEachOther(t *testing.T) {
 			pod, addr := fmt.Sprint("busy", i), netip.AddrFrom4([4]byte{10, 9, 1, byte(i)})
 			for range 20 {
 				err := errors.Join(
-					table.Reserve(pod, []network.PortMapping{mapping(proto, "", uint16(1000+i), 80)}, []netip.Addr{addr}),
+					table.Reserve(pod, Ports{Ports: []network.PortMapping{mapping(proto, "", uint16(1000+i), 80)}, Addrs: []netip.Addr{addr}}),
 					table.Publish(t.Context(), pod),
 					table.Ensure(t.Context()),
 					table.Unpublish(t.Context(), pod))

@@ -1,6 +1,7 @@
 package nat
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/google/nftables"
@@ -55,9 +56,10 @@ func (f family) only(prefixes []netip.Prefix) []netip.Prefix {
 // words is the number of 32-bit registers that an address takes.
 func (f family) words() int { return int(f.addr.Bytes / 4) }
 
-// schema is the table without its elements.
+// schema is the table without its elements, and the one beside it.
 type schema struct {
 	table  *nftables.Table
+	beside *nftables.Table // of the bridge's family, against spoofing; nil without it
 	sets   []*nftables.Set
 	chains []chain
 }
@@ -69,17 +71,36 @@ type chain struct {
 
 // newSchema returns the table of that name. Packets to 127.0.0.0/8 are dropped
 // that come in by the interface named bridge, or by any but lo if that is empty.
-func newSchema(name, bridge string) schema {
+func newSchema(name string, cfg Config) schema {
 	s := schema{table: &nftables.Table{Name: name, Family: nftables.TableFamilyINet}}
 	for _, f := range families() {
 		s.addSets(f)
 	}
-	s.addChain(base("guard", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, -300), guardRules(bridge))
+	s.addChain(base("guard", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, -300), guardRules(cfg.Bridge))
 	s.addChain(nftables.Chain{Name: hostPortsChain}, hostPortRules())
 	s.addChain(base("prerouting", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, -99), toHostPorts())
 	s.addChain(base("output", nftables.ChainTypeNAT, nftables.ChainHookOutput, -99), toHostPorts())
 	s.addChain(base("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, 100), masqueradeRules())
+	if cfg.AntiSpoofing {
+		s.addSources()
+	}
 	return s
+}
+
+// tables returns those that there are.
+func (s schema) tables() []*nftables.Table {
+	if s.beside == nil {
+		return []*nftables.Table{s.table}
+	}
+	return []*nftables.Table{s.table, s.beside}
+}
+
+// titleOf is how nft names a table.
+func titleOf(t *nftables.Table) string {
+	family := map[nftables.TableFamily]string{
+		nftables.TableFamilyBridge: "bridge", nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6",
+	}[t.Family]
+	return cmp.Or(family, "inet") + " " + t.Name
 }
 
 func (s *schema) addSets(f family) {
@@ -101,8 +122,10 @@ func (s *schema) addSets(f family) {
 	})
 }
 
-func (s *schema) addSet(set nftables.Set) {
-	set.Table = s.table
+func (s *schema) addSet(set nftables.Set) { s.addSetTo(s.table, set) }
+
+func (s *schema) addSetTo(table *nftables.Table, set nftables.Set) {
+	set.Table = table
 	set.ID = uint32(len(s.sets) + 1) // the library would count in an unguarded global
 	set.KeyByteOrder = binaryutil.BigEndian
 	s.sets = append(s.sets, &set)
@@ -113,8 +136,10 @@ func base(name string, kind nftables.ChainType, hook *nftables.ChainHook, priori
 	return nftables.Chain{Name: name, Type: kind, Hooknum: hook, Priority: &priority, Policy: &accept}
 }
 
-func (s *schema) addChain(c nftables.Chain, rules []rule) {
-	c.Table = s.table
+func (s *schema) addChain(c nftables.Chain, rules []rule) { s.addChainTo(s.table, c, rules) }
+
+func (s *schema) addChainTo(table *nftables.Table, c nftables.Chain, rules []rule) {
+	c.Table = table
 	s.chains = append(s.chains, chain{&c, rules})
 }
 

@@ -25,13 +25,22 @@ type Config struct {
 	Table  string       // its name; optional, "crib" by default
 	Bridge string       // the pods' bridge, for the guard of the loopback; empty stands for every interface
 	Log    *slog.Logger // optional
+
+	// AntiSpoofing drops what a pod sends from other link and IP addresses than its
+	// own. It needs the names of pods' links to begin with network.Prefix. Where the
+	// kernel has no nf_tables for bridges it is left out, with a warning.
+	AntiSpoofing bool
+
+	// LetThrough puts rules into others' chains whose policy drops what the host
+	// forwards, so that they do not cut off Bridge. Else they are only found.
+	LetThrough bool
 }
 
 // Table is the table of nftables and what is meant to be in it. It is safe for
 // concurrent use. What speaks to the kernel does so one after the other, and
 // gives up when ctx ends before its turn; once begun it ends within ten seconds.
 type Table struct {
-	log    *slog.Logger
+	cfg    Config
 	turn   chan struct{} // holds one token; who has taken it may use kernel
 	kernel kernel
 	last   culprit
@@ -54,20 +63,29 @@ func Open(cfg Config) (*Table, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	trial := kernel{schema: newSchema(cfg.Table+"-probe", cfg.Bridge), port: &atomic.Uint32{}}
-	if err := errors.Join(trial.probe(), trial.hangUp()); err != nil {
+	if err := try(cfg); err != nil && cfg.AntiSpoofing {
+		cfg.AntiSpoofing = false
+		cfg.Log.Warn("pods can send from others' addresses: this kernel has no nf_tables for bridges (CONFIG_NF_TABLES_BRIDGE)", "error", err)
+	}
+	if err := try(cfg); err != nil {
 		return nil, fmt.Errorf("try table of nftables (it needs root and the kernel's nf_tables with nat, masq, ct and fib_inet): %w: %w",
 			errdefs.ErrUnavailable, err)
 	}
 	t := &Table{
-		log:      cfg.Log,
+		cfg:      cfg,
 		turn:     make(chan struct{}, 1),
-		kernel:   kernel{schema: newSchema(cfg.Table, cfg.Bridge), stale: true, port: &atomic.Uint32{}},
-		book:     newBook(),
+		kernel:   kernel{schema: newSchema(cfg.Table, cfg), stale: true, port: &atomic.Uint32{}},
+		book:     newBook(cfg.AntiSpoofing),
 		networks: networkElements(nil, nil),
 	}
 	t.turn <- struct{}{}
 	return t, nil
+}
+
+// try tells whether this kernel can hold such a table.
+func try(cfg Config) error {
+	trial := kernel{schema: newSchema(cfg.Table+"-probe", cfg), port: &atomic.Uint32{}}
+	return errors.Join(trial.probe(), trial.hangUp())
 }
 
 // Close closes the connection to the kernel. Later calls open it again.
@@ -118,10 +136,10 @@ func (t *Table) SetNetworks(ctx context.Context, pods, noMasquerade []netip.Pref
 // IP of another family is left out. Errors: ErrAlreadyExists names the pod that
 // has a port; ErrInvalidArgument for an unknown protocol or port zero. On error
 // the pod keeps what it has.
-func (t *Table) Reserve(podID string, ports []network.PortMapping, addrs []netip.Addr) error {
+func (t *Table) Reserve(podID string, pod Ports) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.book.reserve(podID, Ports{ports, addrs}); err != nil {
+	if err := t.book.reserve(podID, pod); err != nil {
 		return fmt.Errorf("reserve host ports for pod %s: %w", podID, err)
 	}
 	return nil
@@ -185,12 +203,16 @@ func (t *Table) Unpublish(ctx context.Context, podID string) error {
 // two pods that claim one port the first in the order of ids gets it, and the
 // error names both (ErrAlreadyExists); everything else is done all the same.
 func (t *Table) Restore(ctx context.Context, pods map[string]Ports) error {
-	restored := newBook()
+	restored := newBook(t.kernel.schema.beside != nil)
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(pods)) {
 		if err := restored.reserve(id, pods[id]); err != nil {
 			errs = append(errs, fmt.Errorf("restore host ports of pod %s: %w", id, err))
-		} else if res := restored.pods[id]; res != nil {
+			rest := pods[id]
+			rest.Ports = nil
+			errs = append(errs, restored.reserve(id, rest))
+		}
+		if res := restored.pods[id]; res != nil {
 			res.publish()
 		}
 	}
@@ -198,6 +220,7 @@ func (t *Table) Restore(ctx context.Context, pods map[string]Ports) error {
 		t.mu.Lock()
 		t.book = restored
 		t.mu.Unlock()
+		t.kernel.eraseBeside()
 		return t.rebuild()
 	})
 	return errors.Join(append(errs, err)...)
@@ -212,9 +235,14 @@ func (t *Table) Check(ctx context.Context) (found []network.Finding, err error) 
 		if err == nil && len(found) == 0 {
 			t.judge(nil)
 		}
+		found = append(found, t.checkHost()...)
 		return err
 	})
-	if who := t.last.take(); who != "" {
+	who := t.last.get()
+	if len(found) == 0 {
+		t.last.put("")
+	}
+	if who != "" {
 		for i := range found {
 			found[i].Text += " (changed by " + who + ")"
 		}
@@ -239,10 +267,10 @@ func (t *Table) Ensure(ctx context.Context) error {
 		found, err := t.compare()
 		if err == nil && len(found) == 0 {
 			t.judge(nil)
-			return nil
+			return t.openHost()
 		}
-		t.log.Debug("building the nftables table anew", "table", t.kernel.schema.table.Name, "found", found, "error", err)
-		return t.rebuild()
+		t.cfg.Log.Debug("building the nftables table anew", "table", t.kernel.schema.table.Name, "found", found, "error", err)
+		return errors.Join(t.rebuild(), t.openHost())
 	})
 }
 
@@ -252,7 +280,7 @@ func (t *Table) Delete(ctx context.Context) error {
 	defer cancel()
 	return t.speak(ctx, func() error {
 		t.kernel.stale = true
-		if err := t.kernel.erase(); err != nil {
+		if err := errors.Join(t.kernel.erase(), t.kernel.closeChains()); err != nil {
 			return fmt.Errorf("delete table %q of nftables: %w", t.kernel.schema.table.Name, err)
 		}
 		return nil

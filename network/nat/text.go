@@ -1,7 +1,9 @@
 package nat
 
 import (
+	"bytes"
 	"encoding/binary"
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -23,7 +25,7 @@ func (e element) String() string {
 }
 
 // fields says of what the keys of the set consist: a is an address, l a protocol,
-// p a port.
+// p a port, n a link's name, m a link address.
 func (e element) fields() string {
 	switch strings.TrimRight(e.set, "46") {
 	case "ports":
@@ -32,6 +34,8 @@ func (e element) fields() string {
 		return "alp"
 	case "targets":
 		return "alpp"
+	case "sources":
+		return "nma"
 	}
 	return "a"
 }
@@ -39,12 +43,14 @@ func (e element) fields() string {
 // words reads the fields of a key. Of an address the length follows from the rest.
 func words(key, fields string) []string {
 	var out []string
-	address := len(key) - 4*(len(fields)-strings.Count(fields, "a"))
+	sizes := map[rune]int{'l': 4, 'p': 4, 'n': unix.IFNAMSIZ, 'm': 8}
+	address := len(key)
 	for _, kind := range fields {
-		size := 4
-		if kind == 'a' {
-			size = address
-		}
+		address -= sizes[kind]
+	}
+	sizes['a'] = address
+	for _, kind := range fields {
+		size := sizes[kind]
 		if len(key) < size || size < 4 {
 			return append(out, "?")
 		}
@@ -60,6 +66,10 @@ func word(kind rune, raw []byte) string {
 	case 'a':
 		addr, _ := netip.AddrFromSlice(raw)
 		return addr.String()
+	case 'n':
+		return string(bytes.TrimRight(raw, "\x00"))
+	case 'm':
+		return net.HardwareAddr(raw[:6]).String()
 	case 'p':
 		return strconv.Itoa(int(binary.BigEndian.Uint16(raw)))
 	}

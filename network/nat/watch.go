@@ -1,6 +1,7 @@
 package nat
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -19,7 +20,7 @@ const (
 	attrGenName = 3 // NFTA_GEN_PROC_NAME
 )
 
-// culprit is who changed the table last.
+// culprit is who changed the table since it was last right.
 type culprit struct {
 	mu  sync.Mutex // guards who
 	who string
@@ -31,12 +32,10 @@ func (c *culprit) put(who string) {
 	c.who = who
 }
 
-// take returns it once.
-func (c *culprit) take() (who string) {
+func (c *culprit) get() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	who, c.who = c.who, ""
-	return who
+	return c.who
 }
 
 // Watch calls changed after each transaction of somebody else that concerns the
@@ -96,6 +95,9 @@ func (t *Table) touches(m netlink.Message) bool {
 	if m.Header.PID == t.kernel.port.Load() || len(m.Data) < 4 {
 		return false
 	}
+	if forwards(m) || bytes.Contains(m.Data, []byte(passComment)) {
+		return true
+	}
 	d, err := netlink.NewAttributeDecoder(m.Data[4:])
 	if err != nil {
 		return false
@@ -103,6 +105,24 @@ func (t *Table) touches(m netlink.Message) bool {
 	for d.Next() {
 		if d.Type() == attrTable {
 			return d.String() == t.kernel.schema.table.Name
+		}
+	}
+	return false
+}
+
+// forwards reports whether the message is about a base chain that forwarded packets
+// pass, by whomever.
+func forwards(m netlink.Message) bool {
+	if kind := m.Header.Type & 0xff; kind != unix.NFT_MSG_NEWCHAIN && kind != unix.NFT_MSG_DELCHAIN {
+		return false
+	}
+	d, err := netlink.NewAttributeDecoder(m.Data[4:])
+	if err != nil {
+		return false
+	}
+	for d.Next() {
+		if d.Type() == unix.NFTA_CHAIN_HOOK {
+			return true
 		}
 	}
 	return false

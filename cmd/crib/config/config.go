@@ -44,6 +44,8 @@ type Network struct {
 	MTU          int            // in bytes; 0: that of the uplink
 	NoMasquerade []netip.Prefix // destinations that see the pods' own addresses
 	NetnsDir     string         // where network namespaces are pinned
+	AntiSpoofing bool           // pods send from their own addresses only
+	HostFirewall string         // "auto": pods are let through others' chains that drop by policy; "report"
 	CNI          CNI
 }
 
@@ -91,7 +93,7 @@ func Default() Config {
 		Group:   "root",
 		Log:     Log{Level: "info", Format: "text"},
 		Network: Network{
-			Primary: "auto", Bridge: "crib0", NetnsDir: "/run/netns",
+			Primary: "auto", Bridge: "crib0", NetnsDir: "/run/netns", AntiSpoofing: true, HostFirewall: "auto",
 			CNI: CNI{ConfDir: "/etc/cni/net.d", BinDirs: []string{"/opt/cni/bin"}, Timeout: 90 * time.Second},
 		},
 		Images:  Images{CertsDirs: []string{"/etc/crib/certs.d", "/etc/containerd/certs.d"}, PullIdle: 5 * time.Minute, PullMinRate: 1024},

@@ -67,6 +67,8 @@ bridge = "br0"
 mtu = 1400
 no_masquerade = ["10.0.0.0/8"]
 netns_dir = "/n"
+anti_spoofing = false
+host_firewall = "report"
 cni = {conf_dir = "/c", bin_dirs = ["/b", "/d"], timeout = "2m"}
 [engine]
 address = "/containerd.sock"
@@ -88,7 +90,7 @@ sampling = 5
 		Version: 1, Root: "/r", State: "/s", Listen: "/l.sock", Group: "wheel",
 		Log: config.Log{Level: "debug", Format: "json"}, Admin: config.Admin{Listen: "/a.sock"},
 		Network: config.Network{
-			Primary: "calico", Bridge: "br0", MTU: 1400, NetnsDir: "/n",
+			Primary: "calico", Bridge: "br0", MTU: 1400, NetnsDir: "/n", HostFirewall: "report",
 			CIDRs:        []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/64")},
 			NoMasquerade: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 			CNI:          config.CNI{ConfDir: "/c", BinDirs: []string{"/b", "/d"}, Timeout: 2 * time.Minute},

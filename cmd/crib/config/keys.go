@@ -10,7 +10,7 @@ import (
 type key struct {
 	name  string                       // with its tables, as "log.level"
 	set   func(c *Config, v any) error // from what the TOML parser made of it
-	show  func(c Config) any           // a string, an int or a list of strings
+	show  func(c Config) any           // a string, an int, a bool or a list of strings
 	check func(c Config) error         // whether the value is possible
 }
 
@@ -31,6 +31,8 @@ func keys() []key {
 		define("network.mtu", func(c *Config) *int { return &c.Network.MTU }, integer(), isMTU),
 		define("network.no_masquerade", func(c *Config) *[]netip.Prefix { return &c.Network.NoMasquerade }, prefixes(), areSubnets),
 		define("network.netns_dir", func(c *Config) *string { return &c.Network.NetnsDir }, text(), isAbsolute),
+		define("network.anti_spoofing", func(c *Config) *bool { return &c.Network.AntiSpoofing }, boolean(), func(bool) error { return nil }),
+		define("network.host_firewall", func(c *Config) *string { return &c.Network.HostFirewall }, text(), oneOf("auto", "report")),
 		define("network.cni.conf_dir", func(c *Config) *string { return &c.Network.CNI.ConfDir }, text(), isAbsolute),
 		define("network.cni.bin_dirs", func(c *Config) *[]string { return &c.Network.CNI.BinDirs }, list(), areDirectories),
 		define("network.cni.timeout", func(c *Config) *time.Duration { return &c.Network.CNI.Timeout }, duration(), isTimeout),
@@ -93,6 +95,17 @@ func integer() notation[int] {
 		return int(n), nil
 	}
 	return notation[int]{read: read, write: func(n int) any { return n }}
+}
+
+func boolean() notation[bool] {
+	read := func(v any) (bool, error) {
+		b, ok := v.(bool)
+		if !ok {
+			return false, fmt.Errorf("is %s; want true or false without quotes", kind(v))
+		}
+		return b, nil
+	}
+	return notation[bool]{read: read, write: func(b bool) any { return b }}
 }
 
 func duration() notation[time.Duration] {

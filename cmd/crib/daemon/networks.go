@@ -55,7 +55,10 @@ type cidrs struct {
 func openNetworks(cfg config.Config, st *store.Store, log *slog.Logger) (*networks, error) {
 	n := &networks{cfg: cfg.Network, store: st, log: log}
 	var err error
-	if n.table, err = nat.Open(nat.Config{Table: builtin, Bridge: n.cfg.Bridge, Log: log}); err != nil {
+	if n.table, err = nat.Open(nat.Config{
+		Table: builtin, Bridge: n.cfg.Bridge, Log: log,
+		AntiSpoofing: n.cfg.AntiSpoofing, LetThrough: n.cfg.HostFirewall == "auto",
+	}); err != nil {
 		return nil, fmt.Errorf("open the nftables table: %w", err)
 	}
 	if err := n.openDrivers(cfg.State); err != nil {
