@@ -38,7 +38,8 @@
 // queue, which lets every other free address pass first. Rejected: a time to
 // wait, which needs a clock, and must be given up anyway when the range runs
 // full. Consequence: in a nearly full range an address returns quickly; the
-// bridge's stable link addresses and the conntrack flush of host ports cover that.
+// bridge's stable link addresses, and that it has the flows of freed addresses
+// forgotten, cover that.
 //
 // 2. A new range's gateway must not be held by a pod. Context: a changed range
 // can make an old pod's address the gateway. Choice: SetRanges refuses the

@@ -58,6 +58,7 @@ func (n *Network) attach(ctx context.Context, pod network.Pod, c claim) error {
 		return err
 	}
 	n.mem.add(pod, *c.att())
+	n.forgetFlows(n.mem.takeFormer(hosts(c.att().Addresses)...))
 	// First the rules: the pod's first packets are to pass.
 	if err := n.firewall.Publish(ctx, pod.ID); err != nil {
 		return err

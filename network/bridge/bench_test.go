@@ -42,3 +42,24 @@ func median(list []time.Duration) float64 {
 	slices.Sort(list)
 	return float64(list[len(list)/2].Microseconds()) / 1000
 }
+
+// BenchmarkLook measures looks at a node with many pods where all is well.
+func BenchmarkLook(b *testing.B) {
+	const pods = 200
+	l := newLab(b, "10.9.0.0/16", "fd09::/64")
+	for i := range pods {
+		l.run(name(i))
+	}
+	for what, s := range map[string]scope{"everything": everything(), "host": {host: true}, "pins": {pins: true}, "table": {table: true}, "files": {files: true}} {
+		b.Run(what, func(b *testing.B) {
+			for b.Loop() {
+				if again, err := l.n.reconcile(b.Context(), s); err != nil || !again.IsZero() {
+					b.Fatal(again, err)
+				}
+			}
+		})
+	}
+	if last, _ := l.n.Repairs(); len(last) > 0 {
+		b.Errorf("repairs %+v", last)
+	}
+}

@@ -61,6 +61,8 @@ type HostPorts interface {
 	Unpublish(ctx context.Context, podID string) error
 	// Restore reserves and opens exactly the ports of these pods, by their ids.
 	Restore(ctx context.Context, pods map[string]nat.Ports) error
+	// Forget ends the flows from and to addresses that were pods'.
+	Forget(addrs []netip.Addr) error
 }
 
 // Network is a built-in network. It is safe for concurrent use, except that the

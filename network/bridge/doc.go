@@ -68,14 +68,6 @@
 // and end of pods bring are no reason to look. Rejected: a look every few seconds,
 // which at hundreds of pods costs more than the pods do.
 //
-// 10. A thing is repaired five times at once, then after 1, 2, 4 … seconds, up to
-// five minutes; ten quiet seconds make up for one repair. Context: another manager
-// that wants it otherwise. Status then says so.
-//
-// 11. A pod may have other addresses, routes and links than ours, and another
-// default route: what it does with its rights is its own business. Its own address
-// and one default route for each family are made again.
-//
 // 4. The link address of the bridge is derived from its first gateway: stable
 // over its ports and over a repair, without a file.
 //
@@ -95,4 +87,16 @@
 // Context: it sends five questions to each new port, which made the last of 1000
 // pods three times as slow as the first. Rejected: fewer questions, of which the
 // first is often lost. Consequence: IPv4 multicast goes to all pods.
+//
+// 8. A thing is repaired five times at once, then after 1, 2, 4 … seconds, up to
+// five minutes; ten quiet seconds make up for one repair. Context: another manager
+// that wants it otherwise. Status then says so.
+//
+// 9. A pod may have other addresses, routes and links than ours, and another
+// default route: what it does with its rights is its own business. Its own address
+// and one default route for each family are made again.
+//
+// 10. The flows of an address that a pod gives back are forgotten within a second,
+// many pods' in one walk through the kernel's table, or before the next pod gets it.
+// Its neighbours need not be told: the link address follows from the IP address.
 package bridge

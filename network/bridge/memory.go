@@ -13,14 +13,20 @@ import (
 
 // memory is what a Network knows besides its addresses.
 type memory struct {
-	mu       sync.Mutex          // guards everything below
-	cidrs    cidrs               // for new pods
-	pods     map[string]attached // by pod id: planned or attached
-	leaving  map[string]leaver   // by name of the host's end: down, not yet gone
-	refused  map[netip.Addr]bool // reserved by others
+	mu      sync.Mutex          // guards everything below
+	cidrs   cidrs               // for new pods
+	pods    map[string]attached // by pod id: planned or attached
+	leaving map[string]leaver   // by name of the host's end: down, not yet gone
+	marks
 	device   device
 	health   health
 	restored bool // pods are known, so that what is not theirs may go
+}
+
+// marks are what has to be known of addresses that no pod has.
+type marks struct {
+	refused map[netip.Addr]bool // reserved by others
+	former  map[netip.Addr]bool // of pods that are gone, with flows to be forgotten
 }
 
 // cidrs are the ranges for new pods.
@@ -64,7 +70,7 @@ func newMemory() memory {
 	return memory{
 		pods:    map[string]attached{},
 		leaving: map[string]leaver{},
-		refused: map[netip.Addr]bool{},
+		marks:   marks{refused: map[netip.Addr]bool{}, former: map[netip.Addr]bool{}},
 	}
 }
 
@@ -181,6 +187,7 @@ func (m *memory) remove(id, host string, l *leaver) (last bool) {
 		m.leaving[host] = *l
 	}
 	for _, a := range pod.addrs {
+		m.former[a.Addr()] = true
 		last = last || !m.inUseLocked(a.Masked())
 	}
 	return last

@@ -1,12 +1,14 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -272,4 +274,36 @@ func TestAQuietNetworkIsNotRepaired(t *testing.T) {
 	if last, _ := r.n.Repairs(); len(last) > 0 {
 		t.Errorf("repairs %+v", last)
 	}
+}
+
+// Two managers that undo each repair as soon as they see it.
+func TestTwoManagersThatUndoRepairsDoNotDriveItMad(t *testing.T) {
+	r := newRepaired(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var managers sync.WaitGroup
+	undo := func(look, undo []string) {
+		for ctx.Err() == nil {
+			if exec.CommandContext(ctx, look[0], look[1:]...).Run() == nil {
+				_ = exec.CommandContext(ctx, undo[0], undo[1:]...).Run()
+			}
+		}
+	}
+	managers.Go(func() {
+		undo([]string{"nft", "list", "table", "inet", "crib"}, []string{"nft", "delete", "table", "inet", "crib"})
+	})
+	managers.Go(func() {
+		undo([]string{"sh", "-c", "ip -br link show up | grep -q ^crib0"}, []string{"ip", "link", "set", "crib0", "down"})
+	})
+	eventually(t, "both are held back", func() bool {
+		message := r.n.Status().Message
+		return strings.Contains(message, "table inet crib") && strings.Contains(message, "bridge crib0") && strings.Contains(message, "changed by nft")
+	})
+	cancel()
+	managers.Wait()
+	for kind, n := range r.kinds() {
+		if n > 3*free { // a gateway or two belong to one repair of the bridge
+			t.Errorf("%s was repaired %d times", kind, n)
+		}
+	}
+	eventually(t, "all is repaired after they are gone", func() bool { return r.works() == nil })
 }

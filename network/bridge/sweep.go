@@ -90,6 +90,7 @@ func (n *Network) sweeping(ctx context.Context) {
 			if err := n.sweep(now); err != nil {
 				n.cfg.Log.Warn("deleting links that stay", "network", n.cfg.Name, "error", err)
 			}
+			n.forgetFlows(n.mem.takeFormer())
 		}
 	}
 }

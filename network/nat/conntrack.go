@@ -3,6 +3,7 @@ package nat
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/crib-runtime/crib/network"
@@ -36,9 +37,44 @@ func (t *Table) forget(binds []bind, published bool) {
 	}
 }
 
-// forgetFlows looks at the flows of both families at once, and again only where
-// there is something to delete.
+// forgetFlows makes the kernel forget the flows of ports.
 func forgetFlows(binds []bind, published bool) error {
+	return deleteFlows(func(h *netlink.Handle) netlink.CustomConntrackFilter {
+		return &staleFlows{binds: binds, published: published, handle: h, local: map[netip.Addr]bool{}}
+	})
+}
+
+// Forget makes the kernel forget all flows from or to the addresses, which were
+// pods' that are gone: an address's next pod would get what was meant for the last,
+// and a Service's clients would stay with it. It costs one walk through the table of
+// flows, for however many addresses.
+func (t *Table) Forget(addrs []netip.Addr) error {
+	if len(addrs) == 0 {
+		return nil
+	}
+	gone := flowsOf{}
+	for _, a := range addrs {
+		gone[a.Unmap()] = true
+	}
+	return deleteFlows(func(*netlink.Handle) netlink.CustomConntrackFilter { return gone })
+}
+
+// flowsOf matches the flows in which one of the addresses has a part.
+type flowsOf map[netip.Addr]bool
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (f flowsOf) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	for _, ip := range []net.IP{flow.Forward.SrcIP, flow.Forward.DstIP, flow.Reverse.SrcIP, flow.Reverse.DstIP} {
+		if addr, ok := netip.AddrFromSlice(ip); ok && f[addr.Unmap()] {
+			return true
+		}
+	}
+	return false
+}
+
+// deleteFlows looks at the flows of both families at once, and again only where
+// there is something to delete.
+func deleteFlows(matching func(*netlink.Handle) netlink.CustomConntrackFilter) error {
 	h, err := netlink.NewHandle(unix.NETLINK_NETFILTER, unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("connect to conntrack: %w", err)
@@ -47,7 +83,7 @@ func forgetFlows(binds []bind, published bool) error {
 	if err := h.SetSocketTimeout(patience); err != nil {
 		return fmt.Errorf("set time limit: %w", err)
 	}
-	stale := &staleFlows{binds: binds, published: published, handle: h, local: map[netip.Addr]bool{}}
+	stale := matching(h)
 	families := map[uint8]bool{}
 	err = whole(func() error {
 		flows, err := h.ConntrackTableList(netlink.ConntrackTable, unix.AF_UNSPEC)
