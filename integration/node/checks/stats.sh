@@ -21,6 +21,26 @@ takes_place() {
 	END
 }
 
+# cadvisor_registers: cAdvisor asks for containerd once, for two seconds, in which a
+# machine that is emulated and busy may not answer; then the kubelet begins anew.
+cadvisor_registers() {
+	script n1 <<-'END'
+	for i in $(seq 5); do
+		for j in $(seq 30); do
+			said=$(journalctl -o cat --no-pager "_PID=$(systemctl show -p MainPID --value kubelet)" |
+				grep -o 'Registration of the containerd container factory [a-z]*') || true
+			case $said in
+			*successfully) echo "= cAdvisor registered containerd's API at start $i of the kubelet" && exit ;;
+			*failed) break ;;
+			esac
+			sleep 1
+		done
+		systemctl restart kubelet
+	done
+	echo "cAdvisor does not find containerd's API: $said" && exit 1
+	END
+}
+
 # stats_up WORD PLACE: a kubelet with the gate, on a crib in containerd's place or not,
 # and pods of that crib, since those before keep what they have, with some traffic.
 stats_up() {
@@ -32,6 +52,7 @@ stats_up() {
 		[ "$2" = false ] || socket=unix:///run/containerd/containerd.sock
 	fi
 	"$here/kubelet.sh" n1 "$socket" "featureGates: {PodAndContainerStatsFromCRI: $1}"
+	[ "$2" = false ] || cadvisor_registers
 	k wait --for=condition=Ready node/n1 --timeout=120s
 	gone pod/self daemonset/web
 	apply web
