@@ -85,7 +85,11 @@
 // Reserve never waits for the kernel, the others give up when their ctx ends.
 //
 // 6. An ordinary table, not one with the flags owner and persist. Context: those
-// survive `nft flush ruleset`. Rejected for now: the library cannot set them,
-// the kernel is new that can, and no person could edit the table in an emergency.
-// Consequence: after a flush host ports are gone until Ensure, a fifth of a second.
+// survive `nft flush ruleset`. Rejected for now: the library writes no flags, and a
+// table with an owner cannot be swapped in one transaction that does not give them;
+// no person could edit the table in an emergency. Consequence: after a flush host
+// ports are gone until Watch has told of it, a fifth of a second.
+//
+// 7. Small changes that wait for their turn are made together (queue.go). Context:
+// ten pods that start at once wait for each other, three system calls each.
 package nat

@@ -41,7 +41,7 @@ type Config struct {
 // gives up when ctx ends before its turn; once begun it ends within ten seconds.
 type Table struct {
 	cfg    Config
-	turn   chan struct{} // holds one token; who has taken it may use kernel
+	queue  *queue
 	kernel kernel
 	last   culprit
 
@@ -73,12 +73,11 @@ func Open(cfg Config) (*Table, error) {
 	}
 	t := &Table{
 		cfg:      cfg,
-		turn:     make(chan struct{}, 1),
+		queue:    newQueue(),
 		kernel:   kernel{schema: newSchema(cfg.Table, cfg), stale: true, port: &atomic.Uint32{}},
 		book:     newBook(cfg.AntiSpoofing),
 		networks: networkElements(nil, nil),
 	}
-	t.turn <- struct{}{}
 	return t, nil
 }
 
@@ -96,11 +95,11 @@ func (t *Table) Close() error {
 // speak calls do when it is this caller's turn to speak to the kernel.
 func (t *Table) speak(ctx context.Context, do func() error) error {
 	select {
-	case <-t.turn:
+	case <-t.queue.turn:
 	case <-ctx.Done():
 		return fmt.Errorf("wait for an earlier change of the nftables table: %w", context.Cause(ctx))
 	}
-	defer func() { t.turn <- struct{}{} }()
+	defer func() { t.queue.turn <- struct{}{} }()
 	return do()
 }
 
@@ -150,17 +149,13 @@ func (t *Table) Reserve(podID string, pod Ports) error {
 // idempotent. A pod without reserved ports has nothing to publish.
 func (t *Table) Publish(ctx context.Context, podID string) error {
 	var binds []bind
-	err := t.speak(ctx, func() error {
-		t.mu.Lock()
+	err := t.submit(ctx, func() (del, add []element) {
 		res := t.book.pods[podID]
 		if res == nil {
-			t.mu.Unlock()
-			return nil
+			return nil, nil
 		}
-		del, add := res.publish()
 		binds = res.binds
-		t.mu.Unlock()
-		return t.change(del, add)
+		return res.publish()
 	})
 	if err != nil {
 		return fmt.Errorf("publish host ports of pod %s: %w", podID, err)
@@ -176,17 +171,13 @@ func (t *Table) Unpublish(ctx context.Context, podID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	var binds []bind
-	err := t.speak(ctx, func() error {
-		t.mu.Lock()
+	err := t.submit(ctx, func() (del, add []element) {
 		res := t.book.pods[podID]
 		if res == nil {
-			t.mu.Unlock()
-			return nil
+			return nil, nil
 		}
-		del := res.live
-		res.live, binds = nil, res.binds
-		t.mu.Unlock()
-		return t.change(del, nil)
+		del, res.live, binds = res.live, nil, res.binds
+		return del, nil
 	})
 	if err != nil {
 		return fmt.Errorf("remove host ports of pod %s: %w", podID, err)
