@@ -307,3 +307,36 @@ func TestTwoManagersThatUndoRepairsDoNotDriveItMad(t *testing.T) {
 	}
 	eventually(t, "all is repaired after they are gone", func() bool { return r.works() == nil })
 }
+
+func TestARestartFindsNothingToRepair(t *testing.T) {
+	l := newLab(t, "10.9.0.0/24", "fd09::/64")
+	port := network.PortMapping{Protocol: network.TCP, HostPort: 8080, ContainerPort: 80}
+	pod, atts := l.run("one", port)
+	gone, others := l.run("gone") // its record says that it is dead: nobody attaches it again
+	l.reopen(network.Held{Pod: pod, Attachments: atts}, network.Held{Pod: gone, Attachments: others})
+	_, err := l.n.Attach(t.Context(), pod, atts, l.noSave)
+	must(t, err)
+	for range 2 {
+		again, err := l.n.reconcile(t.Context(), everything())
+		if err != nil || !again.IsZero() {
+			t.Errorf("come again at %v, %v", again, err)
+		}
+	}
+	if last, _ := l.n.Repairs(); len(last)+len(l.n.Findings()) > 0 {
+		t.Errorf("repairs %+v, findings %+v", last, l.n.Findings())
+	}
+}
+
+func TestADeadPodIsNotMadeAgain(t *testing.T) {
+	r := newRepaired(t)
+	pod, atts := r.lab.run("three")
+	r.detach(pod)
+	r.n.alarm.ring(everything())
+	r.calm()
+	if last, _ := r.n.Repairs(); len(last) > 0 {
+		t.Errorf("repairs %+v", last)
+	}
+	if text := ip(t, network.Pod{}, "-br", "link"); linkThere(t, atts[0].HostInterface) && !strings.Contains(text, "DOWN") {
+		t.Errorf("the pod's link is up again:\n%s", text)
+	}
+}
