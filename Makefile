@@ -67,7 +67,7 @@ critest: build $(BUILD)/tools/critest $(BUILD)/tools/crane $(NEW_RUNC) ## The CR
 long: build ## What the tests do a few times, a thousand times (root): restarts of a container, a minute of logs
 	CRIB_LONG=1 CRIB_BIN=$(BUILD) $(GO) test -timeout 60m -v -run 'TestOnePodHasOneShim|TestALogIsWhole' ./integration
 
-node: ## Real kubelets in virtual machines, half an hour (root, qemu, NODES); CHECKS="standalone restarts", RUNTIME=containerd
+node: ## Real kubelets in virtual machines, 40 minutes (root, qemu, NODES); CHECKS="standalone restarts", RUNTIME=containerd
 	NODES=$(abspath $(NODES)) integration/node/run.sh $(CHECKS)
 
 FUZZTIME ?= 15s

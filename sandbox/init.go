@@ -15,17 +15,12 @@ import (
 func (m *Manager) EnsureInit(ctx context.Context, id string) (err error) {
 	op := m.beginKnown(ctx, "start of an init", id)
 	defer func() { op.End(err) }()
-	pod, unlock, err := m.claim(ctx, op, id)
+	pod, unlock, err := m.claimReady(ctx, op, id)
 	if err != nil {
 		return err
 	}
-	if pod == nil {
-		return fmt.Errorf("pod sandbox %q: %w", id, errdefs.ErrNotFound)
-	}
 	defer unlock()
 	switch {
-	case pod.State != Ready:
-		return fmt.Errorf("pod sandbox %q is %s: %w", id, pod.State, errdefs.ErrFailedPrecondition)
 	case pod.InitPID != 0 && m.alive(ctx, pod):
 		return nil
 	case pod.InitPID != 0:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/crib-runtime/crib/network/ops"
 )
 
 // Repair attaches the networks of a Ready pod again, which makes what is missing or
@@ -13,18 +15,29 @@ import (
 func (m *Manager) Repair(ctx context.Context, id string) (err error) {
 	op := m.beginKnown(ctx, "repair", id)
 	defer func() { op.End(err) }()
-	pod, unlock, err := m.claim(ctx, op, id)
+	pod, unlock, err := m.claimReady(ctx, op, id)
 	if err != nil {
 		return err
 	}
-	if pod == nil {
-		return fmt.Errorf("pod sandbox %q: %w", id, errdefs.ErrNotFound)
-	}
 	defer unlock()
-	if pod.State != Ready {
-		return fmt.Errorf("pod sandbox %q is %s: %w", id, pod.State, errdefs.ErrFailedPrecondition)
-	}
 	return m.reattach(context.WithoutCancel(ctx), pod)
+}
+
+// claimReady is claim for work on a Ready pod: another is errdefs.ErrFailedPrecondition,
+// an unknown one errdefs.ErrNotFound.
+func (m *Manager) claimReady(ctx context.Context, op *ops.Op, id string) (*Pod, func(), error) {
+	pod, unlock, err := m.claim(ctx, op, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if pod == nil {
+		return nil, nil, fmt.Errorf("pod sandbox %q: %w", id, errdefs.ErrNotFound)
+	}
+	if pod.State != Ready {
+		unlock()
+		return nil, nil, fmt.Errorf("pod sandbox %q is %s: %w", id, pod.State, errdefs.ErrFailedPrecondition)
+	}
+	return pod, unlock, nil
 }
 
 // reattach makes the kernel match the record of a Ready pod again. Its lock is held.
